@@ -2,7 +2,7 @@
 
 use crate::copy::{put, text};
 use crate::error::{Failure, answer};
-use pagewise_lanes::choose::{Arm, Bytes, ChooseError, Demand, Order, Subject};
+use pagewise_lanes::choose::{AccessOrder, Bytes, ChooseError, ExaminedFile, ReadDemand, ReadWay};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -49,11 +49,11 @@ pub unsafe extern "C" fn pagewise_choose(
         // SAFETY: by the contract of this function.
         let path = unsafe { CStr::from_ptr(path) };
         let order = match order {
-            PAGEWISE_SEQUENTIAL => Order::Sequential,
-            PAGEWISE_RANDOM => Order::Random,
+            PAGEWISE_SEQUENTIAL => AccessOrder::Sequential,
+            PAGEWISE_RANDOM => AccessOrder::Random,
             _ => return Err(Failure::argument("pagewise_choose: unknown order")),
         };
-        let demand = Demand { order, block_bytes: Bytes(block), passes, threads };
+        let demand = ReadDemand { order, block_bytes: Bytes(block), passes, threads };
         let found = choose(OsStr::from_bytes(path.to_bytes()), &demand)?;
         // SAFETY: by the contract of this function.
         unsafe { put(choice, found) };
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn pagewise_choose(
     })
 }
 
-fn choose(path: &OsStr, demand: &Demand) -> Result<Choice, Failure> {
-    let choice = Subject::open(path.as_ref())
-        .and_then(|file| file.choose(demand, Arm::ALL))
+fn choose(path: &OsStr, demand: &ReadDemand) -> Result<Choice, Failure> {
+    let choice = ExaminedFile::open(path.as_ref())
+        .and_then(|file| file.choose(demand, ReadWay::ALL))
         .map_err(|error| refusal(&error))?;
     let best =
         choice.best().ok_or_else(|| Failure::argument("no way has prices for this demand"))?;
@@ -86,14 +86,19 @@ mod tests {
 
     #[test]
     fn every_way_has_room_for_its_name() {
-        assert!(Arm::ALL.iter().copied().all(|arm| arm.into_str().len() < 24));
+        assert!(ReadWay::ALL.iter().copied().all(|arm| arm.into_str().len() < 24));
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let nothing = choose(
             OsStr::new("/nothing/here"),
-            &Demand { order: Order::Sequential, block_bytes: Bytes(512), passes: 1, threads: 1 },
+            &ReadDemand {
+                order: AccessOrder::Sequential,
+                block_bytes: Bytes(512),
+                passes: 1,
+                threads: 1,
+            },
         );
         assert!(nothing.is_err());
     }

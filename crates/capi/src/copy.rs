@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, answer};
 use crate::frozen::{free, put_new};
-use pagewise_lanes::{Copy, CopyError, Resumable, Side, Way};
+use pagewise_lanes::{CopyError, CopyJob, CopyRoute, CopySide, ResumableCopy};
 use rustix::io::Errno;
 use std::ffi::{c_char, c_int};
 use std::os::fd::BorrowedFd;
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn pagewise_copier_free(copier: *mut Copier) {
 
 /// A copy that signals interrupt and that the program can continue. One thread at a time may use it.
 #[derive(Debug)]
-pub struct Copier(Resumable<'static>);
+pub struct Copier(ResumableCopy<'static>);
 
 /// Makes a copier for the caller's descriptors.
 ///
@@ -163,7 +163,7 @@ unsafe fn copier(
     let from: BorrowedFd<'static> = unsafe { descriptor(from) }?;
     // SAFETY: likewise.
     let to: BorrowedFd<'static> = unsafe { descriptor(to) }?;
-    let mut copy = Copy::between(from, to);
+    let mut copy = CopyJob::between(from, to);
     if flags & PAGEWISE_LIVE != 0 {
         copy = copy.live();
     }
@@ -191,22 +191,22 @@ impl Copier {
 /// Stores the numbers of an error in the result, and returns the failure.
 fn noted(error: CopyError, result: &mut Copied) -> Failure {
     let side = match error.side {
-        Side::Source => PAGEWISE_SOURCE,
-        Side::Sink => PAGEWISE_SINK,
+        CopySide::Source => PAGEWISE_SOURCE,
+        CopySide::Sink => PAGEWISE_SINK,
     };
     *result = Copied { bytes: error.moved, side, way: text("") };
     error.into()
 }
 
 /// The name of the system call of a way.
-const fn name(way: Way) -> &'static str {
+const fn name(way: CopyRoute) -> &'static str {
     match way {
-        Way::FileRange => "copy_file_range",
-        Way::Splice => "splice",
-        Way::Broker => "splice through a pipe",
-        Way::Sendfile => "sendfile",
-        Way::Lend => "read and vmsplice",
-        Way::ReadWrite => "read and write",
+        CopyRoute::FileRange => "copy_file_range",
+        CopyRoute::Splice => "splice",
+        CopyRoute::Broker => "splice through a pipe",
+        CopyRoute::Sendfile => "sendfile",
+        CopyRoute::Lend => "read and vmsplice",
+        CopyRoute::ReadWrite => "read and write",
     }
 }
 
@@ -256,8 +256,14 @@ mod tests {
 
     #[test]
     fn every_way_has_room_for_its_name() {
-        let ways =
-            [Way::FileRange, Way::Splice, Way::Broker, Way::Sendfile, Way::Lend, Way::ReadWrite];
+        let ways = [
+            CopyRoute::FileRange,
+            CopyRoute::Splice,
+            CopyRoute::Broker,
+            CopyRoute::Sendfile,
+            CopyRoute::Lend,
+            CopyRoute::ReadWrite,
+        ];
         let room = Copied::default().way.len();
         assert!(ways.into_iter().all(|way| name(way).len() < room));
     }

@@ -4,7 +4,7 @@ use crate::copy::{descriptor, put};
 use crate::error::{Failure, answer, count};
 use crate::frozen::{Frozen, free, get, put_new, range, slice};
 use crate::shared::Shared;
-use pagewise_lanes::pipe::{self, Options, Stop, Wait};
+use pagewise_lanes::pipe::{self, PipeOptions, PipeStop, WaitMode};
 use rustix::io::Errno;
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
@@ -249,18 +249,18 @@ fn number(call: &str, moved: io::Result<usize>) -> Result<i64, Failure> {
     moved.map(|n| n as i64).map_err(|error| Failure::of_io(call, &error))
 }
 
-fn options(wait: u32) -> Result<Options, Failure> {
+fn options(wait: u32) -> Result<PipeOptions, Failure> {
     let wait = match wait {
-        PAGEWISE_WAIT_ADAPTIVE => Wait::Adaptive,
-        PAGEWISE_WAIT_BLOCK => Wait::Block,
-        PAGEWISE_WAIT_BUSY => Wait::Busy,
+        PAGEWISE_WAIT_ADAPTIVE => WaitMode::Adaptive,
+        PAGEWISE_WAIT_BLOCK => WaitMode::Block,
+        PAGEWISE_WAIT_BUSY => WaitMode::Busy,
         _ => return Err(Failure::argument("unknown way to wait")),
     };
-    Ok(Options::new().wait(wait))
+    Ok(PipeOptions::new().wait(wait))
 }
 
-fn new_stop() -> Result<Stop, Failure> {
-    Stop::new().map_err(|error| Failure::of_io("eventfd", &error))
+fn new_stop() -> Result<PipeStop, Failure> {
+    PipeStop::new().map_err(|error| Failure::of_io("eventfd", &error))
 }
 
 fn duplicate(fd: c_int) -> Result<OwnedFd, Failure> {

@@ -5,7 +5,7 @@
 //! `futex(2)` only under contention.
 
 use crate::error::Failure;
-use pagewise_lanes::pipe::Stop;
+use pagewise_lanes::pipe::PipeStop;
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -18,12 +18,12 @@ pub(crate) struct Shared<T> {
     /// Incremented when a turn ends or the end is stopped; waiting threads sleep on it.
     turns: AtomicU32,
     waiting: AtomicU32,
-    stop: Stop,
+    stop: PipeStop,
 }
 
 impl<T> Shared<T> {
     /// Wraps an end that `stop` can stop.
-    pub(crate) fn new(end: T, stop: Stop) -> Self {
+    pub(crate) fn new(end: T, stop: PipeStop) -> Self {
         Self { end: Mutex::new(end), turns: AtomicU32::new(0), waiting: AtomicU32::new(0), stop }
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn calls_take_turns() {
-        let shared = Arc::new(Shared::new(0_u64, Stop::new().unwrap()));
+        let shared = Arc::new(Shared::new(0_u64, PipeStop::new().unwrap()));
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let shared = Arc::clone(&shared);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_wait_for_a_turn() {
-        let shared = Arc::new(Shared::new((), Stop::new().unwrap()));
+        let shared = Arc::new(Shared::new((), PipeStop::new().unwrap()));
         let (leave, is_in) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let holder = scope.spawn(|| {

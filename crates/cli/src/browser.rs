@@ -4,7 +4,7 @@
 //! that has not failed within [`PATIENCE`] shows the page. Without a display, the browser runs in this
 //! terminal: pagewise waits until it ends.
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens the page in `file` in a browser.
-pub(crate) fn open(file: &Path) -> Result<(), Failure> {
+pub(crate) fn open(file: &Path) -> Result<(), CommandFailure> {
     let set = std::env::var("BROWSER").ok().filter(|set| !set.trim().is_empty());
     let candidates = set.clone().unwrap_or_else(|| USUAL.to_owned());
     let displays = ["DISPLAY", "WAYLAND_DISPLAY"];
@@ -35,7 +35,7 @@ pub(crate) fn open(file: &Path) -> Result<(), Failure> {
         Some(_) => format!("the page is `{}`", file.display()),
         None => format!("set BROWSER, or open `{}`", file.display()),
     };
-    Err(Failure::usage(why).with_help(help))
+    Err(CommandFailure::usage(why).with_help(help))
 }
 
 /// The exit status; `None` if the browser is still running.

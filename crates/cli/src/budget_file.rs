@@ -19,10 +19,10 @@
 //! recording must not fail because a file happens to lie in the working directory.
 
 use crate::args::Percent;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_kernel::file_view::read_named;
 use pagewise_model::check::CheckLimits;
-use pagewise_model::fault::Budgets;
+use pagewise_model::fault::FaultBudgets;
 use pagewise_model::{Bytes, Nanos};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -48,16 +48,16 @@ const USUAL_TIME: Nanos = Nanos::secs(120);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct BudgetFile {
     #[serde(default)]
-    check: BTreeMap<String, Entry>,
+    check: BTreeMap<String, BudgetEntry>,
     #[serde(default)]
-    faults: BTreeMap<String, Entry>,
+    faults: BTreeMap<String, BudgetEntry>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Entry {
+struct BudgetEntry {
     #[serde(default)]
     command: Vec<String>,
     input: Option<PathBuf>,
@@ -84,7 +84,7 @@ struct Entry {
 
 /// Budgets under one name in the file.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Named {
+pub(crate) struct NamedBudget {
     pub(crate) name: String,
     /// The command to check; empty if the command line supplies it.
     pub(crate) command: Vec<OsString>,
@@ -97,10 +97,10 @@ pub(crate) struct Named {
     /// The limits.
     pub(crate) limits: CheckLimits,
     /// The command that the time is compared with.
-    pub(crate) baseline: Option<Baseline>,
+    pub(crate) baseline: Option<BudgetBaseline>,
 }
 
-impl Named {
+impl NamedBudget {
     /// Whether there is no limit and no baseline, so that nothing can break.
     pub(crate) fn is_empty(&self) -> bool {
         self.limits == CheckLimits::default() && self.baseline.is_none()
@@ -109,7 +109,7 @@ impl Named {
 
 /// A command that the checked one must not be much slower than.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Baseline {
+pub(crate) struct BudgetBaseline {
     pub(crate) command: Vec<OsString>,
     /// Largest slowdown, as a share.
     pub(crate) limit: f64,
@@ -129,15 +129,15 @@ where
 ///
 /// # Errors
 /// One line that names the file, the line and the key.
-pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
+pub(crate) fn read_all(path: &Path) -> Result<Vec<NamedBudget>, CommandFailure> {
     let shown = path.display();
     let cannot = |why: String| {
-        Failure::usage(format!("cannot read budgets `{shown}`: {why}"))
+        CommandFailure::usage(format!("cannot read budgets `{shown}`: {why}"))
             .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
     };
     let text = read_named(path, LARGEST).map_err(|error| cannot(error.source.to_string()))?;
     let text = String::from_utf8(text).map_err(|_| cannot("it is not UTF-8".to_owned()))?;
-    let wrong = |why| Failure::usage(format!("`{shown}` {why}")).with_help(KEYS);
+    let wrong = |why| CommandFailure::usage(format!("`{shown}` {why}")).with_help(KEYS);
     let all = parse(&text).map_err(wrong)?;
     all.into_iter().map(|(name, entry)| named(name, entry).map_err(wrong)).collect()
 }
@@ -146,7 +146,7 @@ pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
 ///
 /// # Errors
 /// One line that names the file, the line and the key.
-pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
+pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<NamedBudget, CommandFailure> {
     let shown = path.display();
     let all = read_all(path)?;
     let known = all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -157,15 +157,15 @@ pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
         None => None,
     };
     found.ok_or_else(|| match name {
-        Some(name) => Failure::usage(format!("`{shown}` has no budgets [check.{name}]"))
+        Some(name) => CommandFailure::usage(format!("`{shown}` has no budgets [check.{name}]"))
             .with_help(format!("it has: {names}")),
-        None => Failure::usage(format!("`{shown}` does not hold exactly one budget table"))
+        None => CommandFailure::usage(format!("`{shown}` does not hold exactly one budget table"))
             .with_help(format!("choose one with --budget NAME: {names}")),
     })
 }
 
-fn named(name: String, entry: Entry) -> Result<Named, String> {
-    let faults = Budgets {
+fn named(name: String, entry: BudgetEntry) -> Result<NamedBudget, String> {
+    let faults = FaultBudgets {
         most_faults: entry.max_faults,
         most_major_faults: entry.max_major,
         most_touched_pages: entry.max_touched_pages,
@@ -180,7 +180,7 @@ fn named(name: String, entry: Entry) -> Result<Named, String> {
     let words = |words: Vec<String>| words.into_iter().map(OsString::from).collect();
     let baseline = match (entry.baseline.is_empty(), entry.max_slower) {
         (true, None) => None,
-        (false, Some(limit)) => Some(Baseline {
+        (false, Some(limit)) => Some(BudgetBaseline {
             command: words(entry.baseline),
             limit: limit.0,
             budget: entry.time_budget.unwrap_or(USUAL_TIME),
@@ -190,12 +190,12 @@ fn named(name: String, entry: Entry) -> Result<Named, String> {
     };
     let runs = entry.runs.map_or(USUAL_RUNS, NonZeroU32::get);
     let (command, input, exit_status) = (words(entry.command), entry.input, entry.exit_status);
-    Ok(Named { name, command, input, runs, exit_status, limits, baseline })
+    Ok(NamedBudget { name, command, input, runs, exit_status, limits, baseline })
 }
 
 /// The entries of `text`, or the error with its position.
-fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
-    let mut file: File = toml::from_str(text).map_err(|error| {
+fn parse(text: &str) -> Result<BTreeMap<String, BudgetEntry>, String> {
+    let mut file: BudgetFile = toml::from_str(text).map_err(|error| {
         let message = error.message().replace('\n', " ");
         let Some(span) = error.span() else { return format!("cannot be understood: {message}") };
         let before = text.get(..span.start).unwrap_or(text);
@@ -221,7 +221,7 @@ mod tests {
                         max-faults = 2000\nmax-major = 0\nmax-touched-pages = 900\n\
                         max-fault-time = \"250ms\"\n\n[faults.help]\n";
 
-    fn read_text(text: &str, name: Option<&str>) -> Result<Named, String> {
+    fn read_text(text: &str, name: Option<&str>) -> Result<NamedBudget, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let shown = file.path().display().to_string();
@@ -232,7 +232,7 @@ mod tests {
     fn every_key_is_read() {
         let read = read_text(GOOD, Some("startup")).unwrap();
         assert_eq!(read.command, ["./app", "--version"]);
-        let want = Budgets {
+        let want = FaultBudgets {
             most_faults: Some(2000),
             most_major_faults: Some(0),
             most_touched_pages: Some(900),
@@ -249,7 +249,8 @@ mod tests {
         assert_eq!(limits.most_copied, Some(Bytes::kib(64)));
         assert_eq!(limits.most_resident, Some(Bytes::mib(40)));
         assert_eq!((limits.most_wakeups, read.runs, read.exit_status), (Some(20), 5, 1));
-        let baseline = Baseline { command: vec!["b".into()], limit: 0.05, budget: Nanos::secs(30) };
+        let baseline =
+            BudgetBaseline { command: vec!["b".into()], limit: 0.05, budget: Nanos::secs(30) };
         assert_eq!(read.baseline, Some(baseline));
     }
 

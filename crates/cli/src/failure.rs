@@ -9,13 +9,13 @@ pub(crate) const UNFIT: u8 = 3;
 
 /// A failure on its way to the user.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     pub(crate) code: u8,
 }
 
-impl Failure {
+impl CommandFailure {
     /// Bad usage, or something that failed.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, code: USAGE }
@@ -47,13 +47,13 @@ pub(crate) fn observing_help(right: &str) -> String {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl From<LaunchError> for Failure {
+impl From<LaunchError> for CommandFailure {
     fn from(error: LaunchError) -> Self {
         let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
         let failure = Self::usage(error.to_string()).with_code(code);

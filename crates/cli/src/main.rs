@@ -54,7 +54,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let (line, help) = shorten(&error.to_string());
-            terminal::report(&failure::Failure::usage(line).with_help(help))
+            terminal::report(&failure::CommandFailure::usage(line).with_help(help))
         }
     }
 }

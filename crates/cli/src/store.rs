@@ -4,14 +4,14 @@
 
 mod numbers;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::file_view::{read_at_most, read_named};
 use pagewise_kernel::output_file::{self, OutputError};
 use pagewise_kernel::{SysError, part_file};
 use pagewise_model::Bytes;
-use pagewise_model::recheck::Recheck;
-use pagewise_model::run::Run;
+use pagewise_model::recheck::GainRecheck;
+use pagewise_model::run::SavedRun;
 use pagewise_remedy::apply::record;
 use pagewise_report::number::counted;
 use std::collections::BTreeSet;
@@ -31,25 +31,25 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// Largest file that is read as a saved run. Real runs are far smaller.
 const LARGEST: Bytes = Bytes::mib(256);
 
-fn directory() -> Result<PathBuf, Failure> {
+fn directory() -> Result<PathBuf, CommandFailure> {
     own_directory("runs")
 }
 
 /// The directory of this name in the state directory; created if missing.
-fn own_directory(name: &str) -> Result<PathBuf, Failure> {
+fn own_directory(name: &str) -> Result<PathBuf, CommandFailure> {
     let own = dirs::state_dir().map_err(no_state)?.join(name);
     fs::create_dir_all(&own)
-        .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", own.display())))?;
+        .map_err(|e| CommandFailure::usage(format!("cannot make `{}`: {e}", own.display())))?;
     Ok(own)
 }
 
-fn no_state(error: DirError) -> Failure {
-    Failure::usage(error.to_string()).with_help(error.help())
+fn no_state(error: DirError) -> CommandFailure {
+    CommandFailure::usage(error.to_string()).with_help(error.help())
 }
 
 /// Saves `run` under its identifier, as a complete file or not at all. If another run has the identifier,
 /// this one gets a number at its end.
-pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
+pub(crate) fn save(run: &mut SavedRun) -> Result<(), CommandFailure> {
     let directory = directory()?;
     let saved = save_in(&directory, run);
     let names = names(&directory);
@@ -66,7 +66,7 @@ pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
     saved
 }
 
-fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
+fn save_in(directory: &Path, run: &mut SavedRun) -> Result<(), CommandFailure> {
     let id = run.id.clone();
     let mut made = Ok(());
     for n in 1..=MOST_ALIKE {
@@ -80,7 +80,7 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
             break;
         }
     }
-    made.map_err(|(_, why)| Failure::usage(why))
+    made.map_err(|(_, why)| CommandFailure::usage(why))
 }
 
 /// Creates a new file. Some file systems cannot refuse a name that is taken. There the name itself, which
@@ -100,28 +100,28 @@ fn cause(error: SysError) -> Error {
 }
 
 /// Writes a result to the user's path ([`output_file`]). A new file gets the mode that the umask allows.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), CommandFailure> {
     write(path, text, part_file::by_umask())
 }
 
 /// As [`write_whole`], for a saved run. It holds file names and environment variables, so only the owner can
 /// read a new file.
-pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), CommandFailure> {
     write(path, text, part_file::PRIVATE)
 }
 
 /// As [`write_whole`]; everyone can read a new file.
-pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), CommandFailure> {
     write(path, text, part_file::PUBLIC)
 }
 
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), CommandFailure> {
     output_file::write(path, text.as_bytes(), mode).map_err(|error| {
         let why = match &error {
             OutputError::Sys(error) => error.source.to_string(),
             other => other.to_string(),
         };
-        let failure = Failure::usage(format!("cannot save `{}`: {why}", path.display()));
+        let failure = CommandFailure::usage(format!("cannot save `{}`: {why}", path.display()));
         match error.help() {
             Some(help) => failure.with_help(help),
             None => failure,
@@ -130,7 +130,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
 }
 
 /// Writes the page of run `id` for a browser, replacing the previous one. Returns its file.
-pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, CommandFailure> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = id.chars().map(plain).collect();
     let path = own_directory("pages")?.join(format!("run-{name}.html"));
@@ -139,16 +139,17 @@ pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Saves the result of a recheck, replacing the previous one of the same run.
-pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
+pub(crate) fn save_recheck(one: &GainRecheck) -> Result<(), CommandFailure> {
     let path = own_directory("rechecked")?.join(format!("{}.json", one.run));
-    let failed = |e: String| Failure::usage(format!("cannot save `{}`: {e}", path.display()));
+    let failed =
+        |e: String| CommandFailure::usage(format!("cannot save `{}`: {e}", path.display()));
     let text = serde_json::to_vec(one).map_err(|e| failed(e.to_string()))?;
     part_file::write_whole(&path, &text, part_file::PRIVATE, true)
         .map_err(|e| failed(e.to_string()))
 }
 
 /// The saved results of rechecks. Skips files that cannot be read. Writes nothing.
-pub(crate) fn rechecks() -> Result<Vec<Recheck>, Failure> {
+pub(crate) fn rechecks() -> Result<Vec<GainRecheck>, CommandFailure> {
     let Some(state) = dirs::find_state_dir().map_err(no_state)? else { return Ok(Vec::new()) };
     let directory = state.join("rechecked");
     let texts = names(&directory).into_iter().map(|name| directory.join(format!("{name}.json")));
@@ -175,10 +176,12 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// The saved run in a file.
-pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
-    let fail = |why: String| Failure::usage(format!("cannot read `{}`: {why}", path.display()));
+pub(crate) fn read(path: &Path) -> Result<SavedRun, CommandFailure> {
+    let fail =
+        |why: String| CommandFailure::usage(format!("cannot read `{}`: {why}", path.display()));
     let text = read_named(path, LARGEST).map_err(|e| fail(e.source.to_string()))?;
-    Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
+    SavedRun::from_json(&text)
+        .map_err(|e| CommandFailure::usage(format!("`{}`: {e}", path.display())))
 }
 
 /// The names that have numbers; the first is run 1.
@@ -187,15 +190,16 @@ fn numbered(directory: &Path, names: &[String]) -> Vec<String> {
 }
 
 /// The saved run with this number, or the newest without one.
-fn chosen(number: Option<usize>) -> Result<Run, Failure> {
+fn chosen(number: Option<usize>) -> Result<SavedRun, CommandFailure> {
     let directory = directory()?;
     let names = names(&directory);
     let Some(newest) = names.last() else {
-        let failure = Failure::usage("no saved runs yet");
+        let failure = CommandFailure::usage("no saved runs yet");
         return Err(failure.with_help("pagewise tune -- CMD makes one"));
     };
-    let fail =
-        |why: &str| Failure::usage(why).with_help("pagewise history --all lists the saved runs");
+    let fail = |why: &str| {
+        CommandFailure::usage(why).with_help("pagewise history --all lists the saved runs")
+    };
     let Some(number) = number else { return read(&in_file(&directory, newest)) };
     let given = numbered(&directory, &names);
     match number.checked_sub(1).and_then(|at| given.get(at)) {
@@ -210,7 +214,7 @@ fn in_file(directory: &Path, name: &str) -> PathBuf {
 }
 
 /// A run by its number, `last`, its identifier or its file; `None` means the newest.
-pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
+pub(crate) fn load(which: Option<&str>) -> Result<SavedRun, CommandFailure> {
     let Some(which) = which.filter(|which| *which != "last") else { return chosen(None) };
     let directory = directory();
     if let Ok(directory) = &directory
@@ -227,26 +231,26 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
         return read(Path::new(which));
     }
     directory?;
-    Err(Failure::usage(format!("no saved run and no file `{which}`"))
+    Err(CommandFailure::usage(format!("no saved run and no file `{which}`"))
         .with_help("pagewise history lists the saved runs"))
 }
 
 /// All readable saved runs with their numbers, oldest first. The others are reported in one line. A run
 /// without a number has 0.
-pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
+pub(crate) fn all() -> Result<Vec<(usize, SavedRun)>, CommandFailure> {
     let directory = directory()?;
     let names = names(&directory);
     let found = names.len();
     let given = numbered(&directory, &names);
     let number = |name: &String| given.iter().position(|one| one == name).map_or(0, |at| at + 1);
-    let runs: Vec<(usize, Run)> = names
+    let runs: Vec<(usize, SavedRun)> = names
         .iter()
         .filter_map(|name| Some((number(name), read(&in_file(&directory, name)).ok()?)))
         .collect();
     if runs.len() < found {
         let unread = counted((found - runs.len()) as u64, "saved run", "saved runs");
         let help = format!("pagewise show ID explains why; they are in {}", directory.display());
-        let failure = Failure::usage(format!("{unread} cannot be read")).with_help(help);
+        let failure = CommandFailure::usage(format!("{unread} cannot be read")).with_help(help);
         crate::terminal::report(&failure);
     }
     Ok(runs)
@@ -262,7 +266,7 @@ mod tests {
     fn runs_of_one_moment_are_all_kept() {
         let directory = tempfile::tempdir().unwrap();
         let save = |warning: u64| {
-            let mut run = Run::new(RunKind::Profile, "1-true".to_owned(), warning, Vec::new());
+            let mut run = SavedRun::new(RunKind::Profile, "1-true".to_owned(), warning, Vec::new());
             save_in(directory.path(), &mut run).unwrap();
             run.id
         };

@@ -1,13 +1,13 @@
 //! The terminal: colour, width, printing that survives a closed pipe.
 
-use crate::args::When;
-use crate::failure::Failure;
+use crate::args::ColourChoice;
+use crate::failure::CommandFailure;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-static COLOUR: OnceLock<When> = OnceLock::new();
+static COLOUR: OnceLock<ColourChoice> = OnceLock::new();
 
 /// Width of output that is not a terminal, unless COLUMNS sets another.
 const USUAL: usize = 80;
@@ -17,28 +17,28 @@ const WIDEST: usize = 160;
 const NARROWEST: usize = 60;
 
 /// Fixes the choice of colour for this process.
-pub(crate) fn choose_colour(when: When) {
+pub(crate) fn choose_colour(when: ColourChoice) {
     let _first = COLOUR.set(when);
 }
 
 /// The style for text on standard output.
-pub(crate) fn style() -> pagewise_report::Style {
+pub(crate) fn style() -> pagewise_report::TerminalStyle {
     style_of(&std::io::stdout())
 }
 
 /// The style for text on standard error.
-pub(crate) fn error_style() -> pagewise_report::Style {
+pub(crate) fn error_style() -> pagewise_report::TerminalStyle {
     style_of(&std::io::stderr())
 }
 
-fn style_of(stream: &(impl AsFd + IsTerminal)) -> pagewise_report::Style {
-    let colour = match COLOUR.get().copied().unwrap_or(When::Never) {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => stream.is_terminal() && wants_colour(),
+fn style_of(stream: &(impl AsFd + IsTerminal)) -> pagewise_report::TerminalStyle {
+    let colour = match COLOUR.get().copied().unwrap_or(ColourChoice::Never) {
+        ColourChoice::Always => true,
+        ColourChoice::Never => false,
+        ColourChoice::Auto => stream.is_terminal() && wants_colour(),
     };
     let width = columns(stream).map_or(USUAL, |columns| columns.clamp(NARROWEST, WIDEST));
-    pagewise_report::Style { colour, width, unicode: speaks_utf8() }
+    pagewise_report::TerminalStyle { colour, width, unicode: speaks_utf8() }
 }
 
 /// COLUMNS, or the size that the terminal reports. A terminal that does not know its size reports 0.
@@ -63,12 +63,12 @@ fn speaks_utf8() -> bool {
 }
 
 /// Prints on standard output. A closed pipe is no error: the reader does not want the rest.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     print_bytes(text.as_bytes())
 }
 
 /// As [`print()`], for bytes that may not be UTF-8.
-pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(unwritten(&e)),
@@ -77,15 +77,17 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Prints a document as JSON.
-pub(crate) fn print_json(document: &(impl serde::Serialize + ?Sized)) -> Result<(), Failure> {
+pub(crate) fn print_json(
+    document: &(impl serde::Serialize + ?Sized),
+) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(document)
-        .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
+        .map_err(|e| CommandFailure::usage(format!("cannot write JSON: {e}")))?;
     print(&(text + "\n"))
 }
 
 /// The failure of a write to standard output.
-pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot write standard output: {error}"))
+pub(crate) fn unwritten(error: &std::io::Error) -> CommandFailure {
+    CommandFailure::usage(format!("cannot write standard output: {error}"))
 }
 
 /// Whether standard error is a terminal, so that a person sees the message at once.
@@ -94,7 +96,7 @@ pub(crate) fn reaches_a_person() -> bool {
 }
 
 /// Prints a failure on standard error; its exit code.
-pub(crate) fn report(failure: &Failure) -> ExitCode {
+pub(crate) fn report(failure: &CommandFailure) -> ExitCode {
     remark(&failure.message.replace('\n', " "));
     if let Some(help) = &failure.help {
         complain(&format!("help: {}", pagewise_report::text::escape(help)));

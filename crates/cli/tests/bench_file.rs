@@ -5,8 +5,8 @@
 mod helper;
 
 use helper::{Place, await_gone, experiment, interrupted, only_turn, said};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
@@ -38,8 +38,10 @@ fn readings_are_measured_kept_and_drawn() {
     let Some(done) = experiment(|| bench(&place, &words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("33 cells, 33 fresh processes"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::Readings(readings))) = run.body else { panic!("no readings") };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Readings(readings))) = run.body else {
+        panic!("no readings")
+    };
     assert_eq!(readings.points.len(), 15 + 14 + 4);
     for point in &readings.points {
         assert_eq!((point.samples.len(), &point.refused), (1, &None), "{point:?}");

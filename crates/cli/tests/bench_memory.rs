@@ -6,9 +6,9 @@ mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::Fact;
-use pagewise_model::bench::memory::Way;
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::bench::memory::MemoryBenchWay;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
@@ -26,11 +26,16 @@ fn touches_are_measured_kept_and_drawn() {
     let Some(done) = experiment(|| bench(&place, &words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("3 points, 2 fresh mappings"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::FirstTouch(touches))) = run.body else { panic!("no first touch") };
-    let demand = touches.plain(Way::OnDemand).unwrap();
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::FirstTouch(touches))) = run.body else {
+        panic!("no first touch")
+    };
+    let demand = touches.plain(MemoryBenchWay::OnDemand).unwrap();
     assert_eq!((demand.has_expected_faults(), demand.samples.len()), (Some(true), 2));
-    assert_eq!(touches.plain(Way::MapPopulate).unwrap().has_expected_faults(), Some(true));
+    assert_eq!(
+        touches.plain(MemoryBenchWay::MapPopulate).unwrap().has_expected_faults(),
+        Some(true)
+    );
     assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 3 * 2);
     assert_eq!(touches.judgement.unwrap().advice.len(), 3);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
@@ -52,7 +57,8 @@ fn memory_that_is_short_is_enough_to_know() {
     let place = Place::new();
     let words = ["bench", "memory", "--only=pressure", "--json"];
     let Some(done) = experiment(|| place.pagewise(&words)) else { return };
-    let Some(Body::Bench(Bench::FirstTouch(touches))) = Run::from_json(&done.stdout).unwrap().body
+    let Some(RunBody::Bench(BenchReport::FirstTouch(touches))) =
+        SavedRun::from_json(&done.stdout).unwrap().body
     else {
         panic!("no first touch")
     };

@@ -5,10 +5,10 @@
 mod helper;
 
 use helper::{PROGRAM, Place, experiment, install, interrupted, only_turn, said};
-use pagewise_model::bench::pin::Way;
+use pagewise_model::bench::pin::PinWay;
 use pagewise_model::bench::tlb::PageKind;
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -30,15 +30,15 @@ fn pins_are_measured_kept_and_drawn() {
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::Pins(pins))) = run.body else { panic!("no pins") };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Pins(pins))) = run.body else { panic!("no pins") };
     let base = pins.points.iter().filter(|point| point.pages == PageKind::Base);
     for point in base.filter(|point| point.refused.is_none()) {
         assert_eq!(point.page_bytes.known(), Some(&pins.base_page_bytes), "{point:?}");
         assert_eq!(point.samples.len(), 2, "{point:?}");
     }
-    let missing: Vec<Way> = pins.missing_ways.iter().map(|missing| missing.way).collect();
-    for way in Way::ALL {
+    let missing: Vec<PinWay> = pins.missing_ways.iter().map(|missing| missing.way).collect();
+    for way in PinWay::ALL {
         let is_there = pins.points.iter().any(|point| point.way == way);
         assert_ne!(is_there, missing.contains(&way), "{way:?}");
     }
@@ -76,10 +76,12 @@ fn without_rights_what_is_missing_is_named() {
         return;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let Some(Body::Bench(Bench::Pins(pins))) = Run::from_json(&done.stdout).unwrap().body else {
+    let Some(RunBody::Bench(BenchReport::Pins(pins))) =
+        SavedRun::from_json(&done.stdout).unwrap().body
+    else {
         panic!("no pins")
     };
-    let kernel = pins.missing_ways.iter().find(|missing| missing.way == Way::GupTest).unwrap();
+    let kernel = pins.missing_ways.iter().find(|missing| missing.way == PinWay::GupTest).unwrap();
     assert!(kernel.why.contains("gup_test") && !kernel.next.is_empty(), "{kernel:?}");
     assert!(pins.points.iter().any(|point| !point.samples.is_empty()));
 }

@@ -5,8 +5,8 @@
 mod helper;
 
 use helper::{Place, only_turn, said};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 
 #[test]
 fn samples_show_both_ends_of_a_rung() {
@@ -17,8 +17,8 @@ fn samples_show_both_ends_of_a_rung() {
     command.args(["--bytes", "512M", "--samples", "--quiet", "--json"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
-    let run = Run::from_json(&output.stdout).unwrap();
-    let Some(Body::Bench(Bench::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let run = SavedRun::from_json(&output.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
     let judgement = ladder.judgement.unwrap();
     let Some(samples) = judgement.accounts[0].samples.known() else {
         println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);

@@ -6,8 +6,8 @@ mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::bench::tlb::PageKind;
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 
 #[test]
 fn jumps_are_measured_kept_and_drawn() {
@@ -34,8 +34,8 @@ fn jumps_are_measured_kept_and_drawn() {
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::Jumps(jumps))) = run.body else { panic!("no jumps") };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Jumps(jumps))) = run.body else { panic!("no jumps") };
     let base: Vec<_> = jumps.points.iter().filter(|p| p.pages == PageKind::Base).collect();
     assert!(base.iter().any(|p| p.jumps == 16) && base.iter().any(|p| p.jumps == 128));
     for point in base {

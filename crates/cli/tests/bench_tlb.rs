@@ -6,8 +6,8 @@ mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::bench::tlb::PageKind;
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
@@ -26,8 +26,8 @@ fn walks_are_measured_kept_and_drawn() {
     let Some(done) = experiment(|| bench(&place, &words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::Walks(walks))) = run.body else { panic!("no walks") };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Walks(walks))) = run.body else { panic!("no walks") };
     let base = walks.points.iter().filter(|p| p.pages == PageKind::Base);
     let samples: Vec<usize> = base
         .map(|point| {

@@ -24,9 +24,9 @@ mod system;
 use helper::{PROGRAM, Place, as_nobody, install, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
-use pagewise_model::body::Body;
-use pagewise_model::cache::{CacheOutcome, CachedFile, Slot};
-use pagewise_model::run::Run;
+use pagewise_model::body::RunBody;
+use pagewise_model::cache::{CacheOutcome, CacheSlot, FileCacheReport};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact};
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -86,20 +86,20 @@ fn mapped_huge(path: &Path) -> Bytes {
 }
 
 /// The report of `pagewise cache VERB --json` on one file, and its exit code.
-fn reported(done: &Output) -> (CachedFile, Option<i32>) {
-    let run = Run::from_json(&done.stdout)
+fn reported(done: &Output) -> (FileCacheReport, Option<i32>) {
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    let Some(Body::Cache(mut report)) = run.body else { panic!("no report") };
+    let Some(RunBody::Cache(mut report)) = run.body else { panic!("no report") };
     (report.files.remove(0), done.status.code())
 }
 
-fn cache(place: &Place, verb: &str, path: &Path) -> (CachedFile, Option<i32>) {
+fn cache(place: &Place, verb: &str, path: &Path) -> (FileCacheReport, Option<i32>) {
     let words = ["cache", verb, "--json", path.to_str().unwrap()];
     reported(&place.pagewise(&words).output().unwrap())
 }
 
 /// The reason for an outcome other than success; empty after success.
-fn why(file: &CachedFile) -> String {
+fn why(file: &FileCacheReport) -> String {
     match file.outcome.clone() {
         Some(CacheOutcome::Refused { why, help }) => format!("{why}; {help}"),
         Some(CacheOutcome::Short { why } | CacheOutcome::Worse { why }) => why,
@@ -108,7 +108,7 @@ fn why(file: &CachedFile) -> String {
 }
 
 /// True, after a `SKIP` line, if no huge folio is available here.
-fn is_skipped(test: &str, file: &CachedFile) -> bool {
+fn is_skipped(test: &str, file: &FileCacheReport) -> bool {
     let skipped = why(file).contains("gave no huge folio")
         || why(file).contains("base pages")
         || why(file).contains("only in memory");
@@ -128,7 +128,7 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
         (Bytes(0), Fact::Known(Bytes(0)))
     );
     assert_eq!(shown.before.cached_bytes, Fact::Known(SIZE));
-    assert!(shown.before.slots.0.iter().all(|slot| *slot == Slot::Whole), "{shown:?}");
+    assert!(shown.before.slots.0.iter().all(|slot| *slot == CacheSlot::Whole), "{shown:?}");
     let (made, code) = cache(&place, "huge", &path);
     if is_skipped("a_file_in_small_folios", &made) {
         return;
@@ -136,7 +136,7 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
     assert_eq!((code, made.outcome.clone()), (Some(0), Some(CacheOutcome::Done)), "{made:?}");
     let after = made.after.unwrap();
     assert_eq!((mapped_huge(&path), after.huge_bytes), (SIZE, Fact::Known(SIZE)));
-    assert!(after.slots.0.iter().all(|slot| *slot == Slot::Huge));
+    assert!(after.slots.0.iter().all(|slot| *slot == CacheSlot::Huge));
     assert_eq!(std::fs::read(&path).unwrap(), content(), "not a byte has changed");
     // The kernel may reclaim a page of the cache at any time. Then the file is brought there again.
     let again = (0..5).map(|_| cache(&place, "huge", &path)).find(|(again, code)| {
@@ -170,7 +170,7 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
     let (shown, code) = as_nobody("show");
     assert_eq!(code, Some(0));
     assert!(shown.before.cached_bytes.reason().is_some(), "{shown:?}");
-    assert!(shown.before.slots.0.iter().all(|slot| *slot == Slot::Asked), "{shown:?}");
+    assert!(shown.before.slots.0.iter().all(|slot| *slot == CacheSlot::Asked), "{shown:?}");
     // The file was just written, so it may not be on disk, and this account cannot check. An old time stamp is
     // no proof: copied and unpacked files have one too.
     let file = File::options().write(true).open(&path).unwrap();
@@ -251,8 +251,8 @@ fn a_report_is_for_80_columns_and_comes_back_from_its_saved_form() {
     let shown = place.pagewise(&["show", saved.to_str().unwrap()]).output().unwrap();
     assert!(said(&shown.stdout).contains("on huge pages when mapped"), "{}", said(&shown.stderr));
     assert!(said(&shown.stdout).contains("nothing of it cached"), "{}", said(&shown.stdout));
-    let run = Run::from_json(&std::fs::read(&saved).unwrap()).unwrap();
-    let Some(Body::Cache(report)) = run.body else { panic!("no report") };
+    let run = SavedRun::from_json(&std::fs::read(&saved).unwrap()).unwrap();
+    let Some(RunBody::Cache(report)) = run.body else { panic!("no report") };
     let sizes: Vec<Bytes> = report.files.iter().map(|file| file.size_bytes).collect();
     assert_eq!(sizes, [Bytes(0), SIZE]);
 }

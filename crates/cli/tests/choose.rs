@@ -6,11 +6,13 @@ mod helper;
 
 use helper::{Place, await_gone, experiment, interrupt, only_turn, said};
 use pagewise_kernel::lock::ExperimentLock;
-use pagewise_lanes::choose::{Arm, Calibration, Choice, FolioClass, Order, Subject};
-use pagewise_model::body::Body;
-use pagewise_model::choice::{Phase, PriceList, Term};
+use pagewise_lanes::choose::{
+    AccessOrder, Calibration, ExaminedFile, FolioClass, ReadChoice, ReadWay,
+};
+use pagewise_model::body::RunBody;
+use pagewise_model::choice::{CostTerm, PriceList, ReadPhase};
 use pagewise_model::constructed::{calibration, pass_prices, price_list};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Nanos, PageSize};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -42,11 +44,11 @@ impl Ground {
     }
 
     /// The choice that the command prints.
-    fn choice(&self, words: &[&str]) -> Choice {
+    fn choice(&self, words: &[&str]) -> ReadChoice {
         let done = self.choose(&[words, &["--json"]].concat()).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
         assert_eq!(said(&done.stderr), "", "nothing is taken anew");
-        let Some(Body::Choice(choice)) = Run::from_json(&done.stdout).unwrap().body else {
+        let Some(RunBody::Choice(choice)) = SavedRun::from_json(&done.stdout).unwrap().body else {
             panic!("no choice")
         };
         choice
@@ -55,19 +57,20 @@ impl Ground {
     /// Stores prices. A call takes 1 us, plus 0.1 ns a byte. A page of a mapping takes 1 us once and 50 ns each
     /// time; in place, half of that. A page from the device takes 10 us, a read past the cache 20 us.
     fn keep(&self) {
-        let subject = Subject::open(&self.file).unwrap();
+        let subject = ExaminedFile::open(&self.file).unwrap();
         let byte = 50.0 / subject.size().0 as f64 * subject.size().pages(PageSize::BASE_4K) as f64;
         let mut lists = vec![
-            list(Phase::Pass, Arm::Pread, &pass_prices(1000.0, 0.1)),
-            list(Phase::Pass, Arm::Map, &pass_prices(0.0, byte)),
-            list(Phase::Pass, Arm::Place, &pass_prices(0.0, byte / 2.0)),
-            list(Phase::Device, Arm::Direct, &[(Term::Block, 20_000.0)]),
+            list(ReadPhase::Pass, ReadWay::Pread, &pass_prices(1000.0, 0.1)),
+            list(ReadPhase::Pass, ReadWay::Map, &pass_prices(0.0, byte)),
+            list(ReadPhase::Pass, ReadWay::Place, &pass_prices(0.0, byte / 2.0)),
+            list(ReadPhase::Device, ReadWay::Direct, &[(CostTerm::Block, 20_000.0)]),
         ];
-        for arm in [Arm::Pread, Arm::Map, Arm::Place] {
+        for arm in [ReadWay::Pread, ReadWay::Map, ReadWay::Place] {
             let first = if arm.is_mapped() { 1000.0 } else { 0.0 };
-            lists.push(list(Phase::First, arm, &[(Term::Page, first)]));
-            lists.extend([Phase::SetUp, Phase::TearDown].map(|phase| list(phase, arm, &[])));
-            lists.push(list(Phase::Device, arm, &[(Term::Page, 10_000.0)]));
+            lists.push(list(ReadPhase::First, arm, &[(CostTerm::Page, first)]));
+            lists
+                .extend([ReadPhase::SetUp, ReadPhase::TearDown].map(|phase| list(phase, arm, &[])));
+            lists.push(list(ReadPhase::Device, arm, &[(CostTerm::Page, 10_000.0)]));
         }
         let calibration = Calibration {
             took_ns: Nanos::secs(17),
@@ -83,7 +86,7 @@ impl Ground {
     }
 }
 
-fn list(phase: Phase, arm: Arm, prices: &[(Term, f64)]) -> PriceList {
+fn list(phase: ReadPhase, arm: ReadWay, prices: &[(CostTerm, f64)]) -> PriceList {
     price_list(phase, arm, FolioClass::Piece, prices)
 }
 
@@ -97,18 +100,24 @@ fn known_prices_decide_and_their_age_is_reported() {
     ground.keep();
     // 1024 pages: one pass of calls takes 8192 us and 0.42 ms in blocks of 512 bytes.
     let small = ground.choice(&["--block=512", "--order=seq"]);
-    let found: Vec<(Arm, f64)> = small.forecasts.iter().map(|f| (f.arm, f.total_ns)).collect();
-    assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [Arm::Place, Arm::Map, Arm::Pread]);
+    let found: Vec<(ReadWay, f64)> = small.forecasts.iter().map(|f| (f.arm, f.total_ns)).collect();
+    assert_eq!(
+        found.iter().map(|f| f.0).collect::<Vec<_>>(),
+        [ReadWay::Place, ReadWay::Map, ReadWay::Pread]
+    );
     for ((_, found), known) in found.iter().zip([1_049_600.0, 1_075_200.0, 8_611_430.4]) {
         assert!(is_near(*found, known), "{found} for {known}");
     }
     assert_eq!((small.state.size_bytes, small.state.cached_share), (SIZE, 1.0));
     assert!(small.reasons[0].starts_with("A mapping used in place should take 1.0 ms"));
     let large = ground.choice(&["--block=64K", "--order=random"]);
-    assert_eq!((large.best().unwrap().arm, large.demand.order), (Arm::Pread, Order::Random));
+    assert_eq!(
+        (large.best().unwrap().arm, large.demand.order),
+        (ReadWay::Pread, AccessOrder::Random)
+    );
     let again = ground.choice(&["--block=64K", "--passes=20", "--arm=pread,mmap"]);
     assert_eq!(again.forecasts.len(), 2);
-    assert_eq!(again.best().unwrap().arm, Arm::Map, "what is mapped once serves all passes");
+    assert_eq!(again.best().unwrap().arm, ReadWay::Map, "what is mapped once serves all passes");
     let text = said(&ground.choose(&["--block=512"]).output().unwrap().stdout);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in ["4.0 MiB, all of it cached", "600 processes in 17.00 s", " old (", "place "] {
@@ -140,9 +149,9 @@ fn what_is_not_cached_counts() {
         return;
     }
     // Past the cache, four reads are enough.
-    assert_eq!(cold.best().unwrap().arm, Arm::Direct);
+    assert_eq!(cold.best().unwrap().arm, ReadWay::Direct);
     assert!(is_near(cold.best().unwrap().total_ns, 80_000.0), "{cold:?}");
-    let pread = cold.forecasts.iter().find(|f| f.arm == Arm::Pread).unwrap();
+    let pread = cold.forecasts.iter().find(|f| f.arm == ReadWay::Pread).unwrap();
     assert!(is_near(pread.parts.device_ns, 10_240_000.0), "{pread:?}");
     let refused = ground.choose(&["--measure"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(3));
@@ -165,8 +174,8 @@ fn prices_are_taken_once_and_every_way_is_measured() {
     let words = ["--block=16K", "--passes=2", "--json", "--measure", "--repeats=1"];
     let Some(done) = experiment(|| ground.choose(&words)) else { return };
     assert!(said(&done.stderr).contains("measuring the prices"), "{}", said(&done.stderr));
-    let run = Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Choice(choice)) = run.body else { panic!("no choice") };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Choice(choice)) = run.body else { panic!("no choice") };
     assert!(choice.trial_error_share.is_some(), "{choice:?}");
     if run.warnings.iter().any(|warning| warning.contains("too busy to measure")) {
         assert_eq!((done.status.code(), choice.trials.len()), (Some(3), 0));

@@ -9,10 +9,10 @@ mod helper;
 use helper::{Place, as_nobody, compile, is_root, open_place, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::{smaps, stat};
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess};
-use pagewise_model::run::Run;
-use pagewise_model::text::Standing;
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::HugeStanding;
 use pagewise_model::text_report::{ExplainedProcess, TextReport};
 use pagewise_model::{Bytes, PageSize};
 use std::io::{BufRead, BufReader, Write};
@@ -65,7 +65,7 @@ impl Generated {
     /// Huge pages in executable memory that has no file, according to `smaps`.
     fn huge(&self) -> Bytes {
         let entries = smaps::read(self.child.id() as i32).unwrap();
-        let is_own = |e: &&smaps::Entry| {
+        let is_own = |e: &&smaps::SmapsEntry| {
             let path = e.mapping.path.to_string_lossy();
             e.mapping.perms.exec && (path.is_empty() || path.starts_with("/memfd:generated"))
         };
@@ -95,9 +95,9 @@ fn slots(count: u64) -> Bytes {
 }
 
 fn report(done: &Output) -> TextReport {
-    let run = Run::from_json(&done.stdout)
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    let Some(RunBody::Text(report)) = run.body else { panic!("no report") };
     report
 }
 
@@ -130,7 +130,7 @@ fn explained(place: &Place, pid: &str) -> ExplainedProcess {
 }
 
 /// The number of pieces of generated code with this standing.
-fn count(process: &ExplainedProcess, standing: &Standing) -> u64 {
+fn count(process: &ExplainedProcess, standing: &HugeStanding) -> u64 {
     let pieces = process.generated.iter().flat_map(|area| &area.pieces);
     pieces.filter(|piece| piece.standing == *standing).count() as u64
 }
@@ -144,7 +144,7 @@ fn every_touched_slot_is_huge_afterwards_and_the_code_is_what_it_was() {
     let pid = running.pid();
     let before = explained(&place, &pid);
     let counts = |process: &ExplainedProcess| {
-        use Standing::{Boundary, Huge, NotTouched, SmallPages, TooSmall};
+        use HugeStanding::{Boundary, Huge, NotTouched, SmallPages, TooSmall};
         [SmallPages, Huge, NotTouched, Boundary, TooSmall].map(|s| count(process, &s))
     };
     assert_eq!(counts(&before), [TOUCHED, 0, 1, 1, 1], "{before:?}");

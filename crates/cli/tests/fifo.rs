@@ -7,7 +7,7 @@
 mod helper;
 
 use helper::{PROGRAM, Place, said};
-use pagewise_observe::order::{Code, functions_on, is_linked, variables_on};
+use pagewise_observe::order::{ProgramCode, functions_on, is_linked, variables_on};
 use pagewise_tracee::{elf, glibc, lending};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::{BTreeMap, HashSet};
@@ -43,7 +43,7 @@ fn files_of_others_that_are_fifos_are_not_waited_for() {
         send.send(("lending", !lending::file_opens_deep(&file))).unwrap();
         send.send(("variables", variables_on(&file, &[], &HashSet::new()).is_none())).unwrap();
         send.send(("pages", functions_on(&file, &BTreeMap::new()).is_none())).unwrap();
-        send.send(("code", Code::open(&file).is_none())).unwrap();
+        send.send(("code", ProgramCode::open(&file).is_none())).unwrap();
         send.send(("linked", !is_linked(&file))).unwrap();
     });
     let mut last = "the start";

@@ -18,10 +18,10 @@ mod started;
 use helper::{Place, said};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
-use pagewise_model::fold::{Changes, FileRange, Folded};
-use pagewise_model::run::Run;
-use pagewise_model::text::Method;
+use pagewise_model::body::RunBody;
+use pagewise_model::fold::{FileRange, FoldChanges, FoldReport};
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::TextMethod;
 use pagewise_model::text_report::TextReport;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -33,17 +33,17 @@ fn fold(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Output {
 }
 
 /// The report of a fold that made a copy.
-fn folded(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Folded {
+fn folded(place: &Place, options: &[&str], file: &Path, copy: &Path) -> FoldReport {
     let done = fold(place, options, file, copy);
     assert_eq!(done.status.code(), Some(0), "{}: {}", file.display(), said(&done.stderr));
-    match Run::from_json(&done.stdout).unwrap().body.unwrap() {
-        Body::Text(TextReport::Fold { folded, .. }) => *folded,
+    match SavedRun::from_json(&done.stdout).unwrap().body.unwrap() {
+        RunBody::Text(TextReport::Fold { folded, .. }) => *folded,
         other => panic!("{other:?}"),
     }
 }
 
 /// Asserts that a copy has the bytes of its original except for the reported changes.
-fn assert_same_bytes(file: &Path, copy: &Path, changes: &Changes) {
+fn assert_same_bytes(file: &Path, copy: &Path, changes: &FoldChanges) {
     let (mut original, mut copied) = (std::fs::read(file).unwrap(), std::fs::read(copy).unwrap());
     let len = original.len() as u64;
     let appended = changes.appended.map_or(0, |range| {
@@ -63,7 +63,7 @@ fn assert_same_bytes(file: &Path, copy: &Path, changes: &Changes) {
 }
 
 /// How much of a file this method reaches, according to `explain`.
-fn reach(folded: &Folded, method: Method) -> Bytes {
+fn reach(folded: &FoldReport, method: TextMethod) -> Bytes {
     let reach = folded.original.reach.iter().find(|reach| reach.method == method);
     reach.unwrap().huge.sum()
 }
@@ -104,7 +104,7 @@ fn folded_programs_do_what_the_originals_do() {
         for options in [&["--merge"][..], &["--force"][..], &unfilled[..]] {
             let folded = folded(&place, options, program, &copy);
             assert_same_bytes(program, &copy, &folded.changes);
-            let method = if folded.is_merged { Method::Merged } else { Method::Aligned };
+            let method = if folded.is_merged { TextMethod::Merged } else { TextMethod::Aligned };
             let is_better = folded.copy.warmed().sum() > folded.original.warmed().sum();
             assert_eq!(is_better, !folded.changes.are_none(), "{:?}", folded.changes);
             let (predicted, made) = (reach(&folded, method), folded.copy.warmed().sum());

@@ -7,10 +7,10 @@ mod helper;
 
 use helper::{as_nobody, compile, open_place, said, users};
 use pagewise_kernel::{page_size, thp};
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::heap::HeapArea;
-use pagewise_model::run::Run;
-use pagewise_model::text::Standing;
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::HugeStanding;
 use pagewise_model::text_report::TextReport;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -39,12 +39,13 @@ impl Subject {
     }
 
     /// The states of an area's slots in order, with the number of each.
-    fn standings(&self, all: &[HeapArea], name: &str) -> Vec<(u64, Standing)> {
+    fn standings(&self, all: &[HeapArea], name: &str) -> Vec<(u64, HugeStanding)> {
         let first = self.areas[name];
         let area = all.iter().find(|area| area.stretches[0].address == first).unwrap();
         let huge = page_size::huge().bytes();
         assert_eq!(area.slot_bytes.bytes(), huge);
-        let of = |s: &pagewise_model::heap::Stretch| (s.length_bytes.0 / huge, s.standing.clone());
+        let of =
+            |s: &pagewise_model::heap::HeapStretch| (s.length_bytes.0 / huge, s.standing.clone());
         area.stretches.iter().map(of).collect()
     }
 }
@@ -76,15 +77,15 @@ fn heap(done: &Output, test: &str) -> Option<Vec<HeapArea>> {
         return None;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    match Run::from_json(&done.stdout).unwrap().body.unwrap() {
-        Body::Text(TextReport::ExplainProcess { process, .. }) => Some(process.heap),
+    match SavedRun::from_json(&done.stdout).unwrap().body.unwrap() {
+        RunBody::Text(TextReport::ExplainProcess { process, .. }) => Some(process.heap),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn each_slot_of_a_process_is_huge_or_has_its_reason() {
-    use Standing::{Disabled, Huge, NotAsked, NotOffered, NotTouched, Refused};
+    use HugeStanding::{Disabled, Huge, NotAsked, NotOffered, NotTouched, Refused};
     const TEST: &str = "each_slot_of_a_process_is_huge_or_has_its_reason";
     let dir = open_place("pagewise-heap-");
     let place = dir.path();

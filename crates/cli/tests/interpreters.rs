@@ -7,9 +7,9 @@ mod helper;
 
 use helper::{Place, only_turn, said};
 use pagewise_model::Fact;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::fault::{FaultReport, MemoryStack};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -68,7 +68,7 @@ fn python_job(test: &str) -> Option<(PathBuf, Place, String)> {
     Some((python, place, script))
 }
 
-fn report(place: &Place, options: &[&str], program: &Path, script: &str) -> Run {
+fn report(place: &Place, options: &[&str], program: &Path, script: &str) -> SavedRun {
     let count = MEBIBYTES.to_string();
     let mut faults = place.pagewise(options);
     faults.args(["--json", "--"]).arg(program).args([script, &count]);
@@ -76,7 +76,7 @@ fn report(place: &Place, options: &[&str], program: &Path, script: &str) -> Run 
     let done = faults.output().unwrap();
     assert!(done.status.success(), "{}", said(&done.stderr));
     assert!(said(&done.stderr).starts_with(&count), "{}", said(&done.stderr));
-    Run::from_json(&done.stdout).unwrap()
+    SavedRun::from_json(&done.stdout).unwrap()
 }
 
 fn written(place: &Place, name: &str, text: &str) -> String {
@@ -101,8 +101,8 @@ fn least_faults() -> u64 {
     if huge { 1 } else { (MEBIBYTES << 20) / pagewise_kernel::page_size::base().bytes() * 9 / 10 }
 }
 
-fn assert_named(run: &Run, function: &str, file: &str, line: u32) {
-    let Some(Body::Faults(report)) = &run.body else { panic!("no faults") };
+fn assert_named(run: &SavedRun, function: &str, file: &str, line: u32) {
+    let Some(RunBody::Faults(report)) = &run.body else { panic!("no faults") };
     let found = behind(report, function);
     let [(faults, source)] = &found[..] else { panic!("{found:?}") };
     assert!(*faults >= least_faults(), "{faults} faults");
@@ -132,9 +132,9 @@ fn faults_of_python_are_those_of_its_functions() {
     assert!(!is_anything_left(Path::new("/tmp"), since));
     // By default it names none, and the report says which option would.
     let run = report(&place, &["faults"], &python, &script);
-    let Some(Body::Faults(plain)) = &run.body else { panic!("no faults") };
+    let Some(RunBody::Faults(plain)) = &run.body else { panic!("no faults") };
     assert_eq!(behind(plain, "Store.fill"), []);
-    let shown = pagewise_report::render(&run, &pagewise_report::Style::default());
+    let shown = pagewise_report::render(&run, &pagewise_report::TerminalStyle::default());
     assert!(shown.contains("--interpreter-frames asks it to"), "{shown}");
 }
 

@@ -14,7 +14,7 @@ mod helper;
 
 use helper::{PROGRAM, Place, await_gone, experiment, once_free, only_turn, said};
 use pagewise_kernel::lock::ExperimentLock;
-use pagewise_model::body::{Bench, Body};
+use pagewise_model::body::{BenchReport, RunBody};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -397,8 +397,8 @@ fn a_ladder_is_measured_kept_and_drawn() {
     ];
     let Some(done) = experiment(|| bench(&place, &words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let run = pagewise_model::run::Run::from_json(&done.stdout).unwrap();
-    let Some(Body::Bench(Bench::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let run = pagewise_model::run::SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
     assert_eq!(ladder.points.len(), 6);
     for point in &ladder.points {
         assert_eq!(point.samples.len(), 1, "{:?}", point.refused);

@@ -7,8 +7,8 @@ mod helper;
 
 use helper::{as_nobody, compile, open_place, said, users};
 use pagewise_model::fault::{MemorySite, MemorySites};
-use pagewise_model::memory_account::{Kind, MemoryAccount, Moment, Part};
-use pagewise_model::run::Run;
+use pagewise_model::memory_account::{AccountMoment, MemoryAccount, MemoryKind, MemoryPart};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -56,7 +56,7 @@ fn known(lines: impl Iterator<Item = String>) -> HashMap<String, u64> {
 }
 
 fn account(json: &[u8]) -> MemoryAccount {
-    Run::from_json(json).unwrap().memory.unwrap()
+    SavedRun::from_json(json).unwrap().memory.unwrap()
 }
 
 fn near(what: &str, found: Bytes, expected: u64) {
@@ -67,13 +67,13 @@ fn near(what: &str, found: Bytes, expected: u64) {
 /// The account closes, and its parts are those that the program made.
 fn check(account: &MemoryAccount, known: &HashMap<String, u64>, file: &str) {
     assert_eq!(account.pss_of(|_| true), account.pss(), "the account does not close");
-    let of = |wanted: &dyn Fn(&Part) -> bool| account.pss_of(wanted);
-    let of_file = |kind| of(&|part: &Part| part.kind == kind && part.name.ends_with(file));
-    near("live", of(&|part| part.kind == Kind::Live), known["live"] + known["large"]);
-    near("freed", of(&|part| part.kind == Kind::Freed), known["freed"] + known["elsewhere"]);
-    near("stack", of(&|part| part.kind == Kind::Stack), known["stack"]);
-    near("file", of_file(Kind::File), known["file"]);
-    near("written", of_file(Kind::Data), known["written"]);
+    let of = |wanted: &dyn Fn(&MemoryPart) -> bool| account.pss_of(wanted);
+    let of_file = |kind| of(&|part: &MemoryPart| part.kind == kind && part.name.ends_with(file));
+    near("live", of(&|part| part.kind == MemoryKind::Live), known["live"] + known["large"]);
+    near("freed", of(&|part| part.kind == MemoryKind::Freed), known["freed"] + known["elsewhere"]);
+    near("stack", of(&|part| part.kind == MemoryKind::Stack), known["stack"]);
+    near("file", of_file(MemoryKind::File), known["file"]);
+    near("written", of_file(MemoryKind::Data), known["written"]);
     let process = &account.processes[0];
     let malloc = process.malloc.as_ref().unwrap();
     assert_eq!((malloc.arenas, process.threads), (4, 5));
@@ -115,13 +115,13 @@ fn the_parts_of_a_running_process_are_those_that_it_made() {
         let done = command(place, user, "pagewise").args(words).output().unwrap();
         assert!(done.status.success(), "{}", said(&done.stderr));
         let account = account(&done.stdout);
-        assert_eq!(account.moment, Moment::Running);
+        assert_eq!(account.moment, AccountMoment::Running);
         if let Some(why) = &account.processes[0].unread {
             return println!("SKIP the_parts_of_a_running_process: {why}");
         }
         check(&account, &subject.known, "/mapped");
         // Mappings that the program makes itself have no mark.
-        let not_named = account.pss_of(|part| part.kind == Kind::NotNamed);
+        let not_named = account.pss_of(|part| part.kind == MemoryKind::NotNamed);
         assert!(not_named.0 <= subject.known["huge"] + Bytes::kib(512).0, "{account:#?}");
     }
 }
@@ -136,12 +136,12 @@ fn the_parts_of_a_program_are_named_and_the_code_that_mapped_them() {
         let done = asked.arg(place.join("mapped")).stdin(Stdio::null()).output().unwrap();
         assert!(done.status.success(), "{}", said(&done.stderr));
         let account = account(&done.stdout);
-        assert!(matches!(account.moment, Moment::End { .. }), "{:?}", account.moment);
+        assert!(matches!(account.moment, AccountMoment::End { .. }), "{:?}", account.moment);
         let said = said(&done.stderr);
         let known = known(said.lines().map(str::to_owned));
         check(&account, &known, "/mapped");
         let mapped =
-            account.pss_of(|part| part.kind == Kind::Mapped && part.name.ends_with("parts"));
+            account.pss_of(|part| part.kind == MemoryKind::Mapped && part.name.ends_with("parts"));
         assert!(mapped.0 >= Bytes::kib(32).0, "{account:#?}");
         assert!(account.named_share() >= 0.99, "{account:#?}");
     }
@@ -236,7 +236,7 @@ fn a_peak_before_a_release_is_found() {
         asked.args(["profile", "--memory", "--json", "--", "perl", "-e", SCRIPT]).output().unwrap();
     assert!(done.status.success(), "{}", said(&done.stderr));
     let account = account(&done.stdout);
-    assert!(matches!(account.moment, Moment::Release { .. }), "{:?}", account.moment);
+    assert!(matches!(account.moment, AccountMoment::Release { .. }), "{:?}", account.moment);
     assert!(account.pss() > Bytes::mib(64) && account.named_share() >= 0.95, "{account:#?}");
 }
 

@@ -9,7 +9,9 @@
 mod helper;
 
 use helper::{NOBODY, compile, is_root, said, users};
-use pagewise_model::address::{AddressReport, Memory, PageView, Role, State, View};
+use pagewise_model::address::{
+    AddressMemory, AddressReport, AddressView, EntryRole, PageState, PageView,
+};
 use pagewise_model::{Fact, PageSize};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -83,7 +85,7 @@ impl Subject {
         self.child.id().to_string()
     }
 
-    fn view(&self, programs: &Programs, name: &str) -> View {
+    fn view(&self, programs: &Programs, name: &str) -> AddressView {
         let done = programs.page(self.user, &["--json", &self.pid(), &self.places[name]]);
         assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
         let report: AddressReport = serde_json::from_slice(&done.stdout).unwrap();
@@ -91,7 +93,7 @@ impl Subject {
         report.addresses.into_iter().next().unwrap()
     }
 
-    fn memory(&self, programs: &Programs, name: &str) -> Memory {
+    fn memory(&self, programs: &Programs, name: &str) -> AddressMemory {
         self.view(programs, name).memory.unwrap()
     }
 
@@ -109,7 +111,7 @@ impl Drop for Subject {
 }
 
 /// The letter of the addressed page among the pages around it.
-fn own_cell(view: &View) -> char {
+fn own_cell(view: &AddressView) -> char {
     let around = view.memory.as_ref().unwrap().around.known().unwrap();
     let nth = (view.address.0 - around.start_address.0) / base().bytes();
     around.pages.chars().nth(usize::try_from(nth).unwrap()).unwrap()
@@ -125,15 +127,15 @@ fn what_was_touched_is_present_and_what_was_not_is_absent() {
     for user in users() {
         let subject = Subject::start(programs, user);
         let touched = subject.page(programs, "touched");
-        assert_eq!(touched.state, State::Present);
+        assert_eq!(touched.state, PageState::Present);
         assert_eq!(touched.size_bytes, Fact::Known(base()));
         assert!(touched.is_exclusive && !touched.is_of_file_or_shared);
         let view = subject.view(programs, "touched");
-        assert!(view.levels.iter().rev().skip(1).all(|level| level.role == Role::Table));
-        assert_eq!(view.levels.last().unwrap().role, Role::Page);
+        assert!(view.levels.iter().rev().skip(1).all(|level| level.role == EntryRole::Table));
+        assert_eq!(view.levels.last().unwrap().role, EntryRole::Page);
         let untouched = subject.view(programs, "untouched");
-        assert!(untouched.levels.iter().all(|level| level.role == Role::NotKnown));
-        assert_eq!(subject.page(programs, "untouched").state, State::Absent);
+        assert!(untouched.levels.iter().all(|level| level.role == EntryRole::NotKnown));
+        assert_eq!(subject.page(programs, "untouched").state, PageState::Absent);
         assert_eq!((own_cell(&view), own_cell(&untouched)), ('#', '.'));
     }
 }
@@ -174,8 +176,8 @@ fn memory_advised_huge_is_on_a_huge_page() {
             continue;
         }
         let view = subject.view(programs, "huge");
-        let roles: Vec<Role> = view.levels.iter().rev().map(|level| level.role).collect();
-        assert_eq!(roles[..2], [Role::Beyond, Role::Page]);
+        let roles: Vec<EntryRole> = view.levels.iter().rev().map(|level| level.role).collect();
+        assert_eq!(roles[..2], [EntryRole::Beyond, EntryRole::Page]);
         let page = subject.page(programs, "huge");
         assert!(page.size_bytes.known().is_some_and(|size| *size > base()));
         assert_eq!(page.offset_bytes.0, 0x1234);
@@ -200,7 +202,7 @@ fn files_zero_pages_and_shared_memory_are_distinguished() {
         assert_eq!(within.position_bytes.unwrap().0, rustix::param::page_size() as u64 + 5);
         assert!(subject.page(programs, "file").is_of_file_or_shared);
         let zero = subject.page(programs, "zero");
-        assert_eq!(zero.state, State::Present);
+        assert_eq!(zero.state, PageState::Present);
         match &zero.is_zero {
             Fact::Known(is_zero) => assert!(is_zero),
             Fact::Missing(why) => println!("SKIP zero page: {why}"),

@@ -6,24 +6,26 @@
 mod helper;
 
 use helper::{NOBODY, PROGRAM, Place, install, is_root, only_turn, said};
-use pagewise_model::body::Body;
-use pagewise_model::profile::{Clock, Profile, Sorted, What, Why};
-use pagewise_model::run::Run;
+use pagewise_model::body::RunBody;
+use pagewise_model::profile::{
+    ProfileActivity, ProfileReason, ProfileReport, SamplingClock, SortedSamples,
+};
+use pagewise_model::run::SavedRun;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
+fn profile(place: &Place, words: &[&str]) -> (ProfileReport, SavedRun) {
     let mut command = place.pagewise(&["profile", "--json"]);
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
-    let run = Run::from_json(&output.stdout).unwrap();
-    let Some(Body::Profile(profile)) = &run.body else { panic!("no profile") };
+    let run = SavedRun::from_json(&output.stdout).unwrap();
+    let Some(RunBody::Profile(profile)) = &run.body else { panic!("no profile") };
     (profile.clone(), run)
 }
 
 /// The buckets of `command`. `None`, after a `SKIP` line, if samples are refused.
-fn sorted(test: &str, command: &[&str]) -> Option<Sorted> {
+fn sorted(test: &str, command: &[&str]) -> Option<SortedSamples> {
     let words: Vec<&str> = ["--"].iter().chain(command).copied().collect();
     match profile(&Place::new(), &words).0.sorted {
         pagewise_model::Fact::Known(sorted) => Some(sorted),
@@ -34,17 +36,17 @@ fn sorted(test: &str, command: &[&str]) -> Option<Sorted> {
     }
 }
 
-fn of(sorted: &Sorted, holds: impl Fn(What, &Why) -> bool) -> u64 {
+fn of(sorted: &SortedSamples, holds: impl Fn(ProfileActivity, &ProfileReason) -> bool) -> u64 {
     let held = sorted.buckets.iter().filter(|bucket| holds(bucket.what, &bucket.why));
     held.map(|bucket| bucket.samples).sum()
 }
 
-fn by_why(sorted: &Sorted, why: &Why) -> u64 {
+fn by_why(sorted: &SortedSamples, why: &ProfileReason) -> u64 {
     of(sorted, |_, own| own == why)
 }
 
 /// Every sample is explained, and the sums agree.
-fn assert_whole(sorted: &Sorted) {
+fn assert_whole(sorted: &SortedSamples) {
     assert_eq!(of(sorted, |_, _| true), sorted.samples);
     assert!(sorted.unclassified_share() <= 0.05, "{:#?}", sorted.unclassified);
 }
@@ -55,10 +57,12 @@ fn a_pipeline_is_for_its_pipe_in_both_programs() {
     let script = "head -c 600M /dev/zero | wc -c";
     let Some(sorted) = sorted("a_pipeline_is_for_its_pipe", &["sh", "-c", script]) else { return };
     assert_whole(&sorted);
-    let pipe = by_why(&sorted, &Why::Pipe);
+    let pipe = by_why(&sorted, &ProfileReason::Pipe);
     assert!(pipe * 2 > sorted.kernel_samples, "{sorted:#?}");
-    assert!(of(&sorted, |what, why| what == What::Copy && *why == Why::Pipe) > 0);
-    let of_pipe = || sorted.buckets.iter().filter(|bucket| bucket.why == Why::Pipe);
+    assert!(
+        of(&sorted, |what, why| what == ProfileActivity::Copy && *why == ProfileReason::Pipe) > 0
+    );
+    let of_pipe = || sorted.buckets.iter().filter(|bucket| bucket.why == ProfileReason::Pipe);
     let has = |process: &&str| {
         of_pipe().flat_map(|b| &b.graph).any(|line| line.depth == 0 && line.name == **process)
     };
@@ -71,9 +75,11 @@ fn reading_zeroes_is_a_copy_of_a_call_and_no_fresh_page() {
     let command = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=8000"];
     let Some(sorted) = sorted("reading_zeroes_is_a_copy_of_a_call", &command) else { return };
     assert_whole(&sorted);
-    let cleared = of(&sorted, |what, why| what == What::Copy && *why == Why::Call("read".into()));
+    let cleared = of(&sorted, |what, why| {
+        what == ProfileActivity::Copy && *why == ProfileReason::Call("read".into())
+    });
     assert!(cleared * 2 > sorted.kernel_samples, "{sorted:#?}");
-    assert!(of(&sorted, |what, _| what == What::Zeroing) * 10 < cleared, "{sorted:#?}");
+    assert!(of(&sorted, |what, _| what == ProfileActivity::Zeroing) * 10 < cleared, "{sorted:#?}");
 }
 
 #[test]
@@ -85,11 +91,15 @@ fn first_touches_are_for_anonymous_faults() {
         return;
     };
     assert_whole(&sorted);
-    let touched = by_why(&sorted, &Why::AnonFault);
-    let others = sorted.buckets.iter().filter(|bucket| bucket.what != What::User);
+    let touched = by_why(&sorted, &ProfileReason::AnonFault);
+    let others = sorted.buckets.iter().filter(|bucket| bucket.what != ProfileActivity::User);
     let most = others.map(|bucket| by_why(&sorted, &bucket.why)).max();
     assert_eq!(most, Some(touched), "{sorted:#?}");
-    assert!(of(&sorted, |what, why| what == What::Zeroing && *why == Why::AnonFault) > 0);
+    assert!(
+        of(&sorted, |what, why| what == ProfileActivity::Zeroing
+            && *why == ProfileReason::AnonFault)
+            > 0
+    );
 }
 
 #[test]
@@ -100,7 +110,7 @@ fn a_process_that_executes_again_and_again_is_for_exec() {
     let Some(sorted) = sorted("a_process_that_executes_again", &command) else { return };
     assert_whole(&sorted);
     assert_eq!(sorted.begun_tasks, 0);
-    assert!(by_why(&sorted, &Why::Exec) * 20 > sorted.kernel_samples, "{sorted:#?}");
+    assert!(by_why(&sorted, &ProfileReason::Exec) * 20 > sorted.kernel_samples, "{sorted:#?}");
 }
 
 #[test]
@@ -116,16 +126,16 @@ fn a_process_that_forks_a_large_heap_is_for_fork() {
     assert_whole(&sorted);
     // A process's own clock does not see its first period, and the report says so.
     assert_eq!(sorted.begun_tasks, 20);
-    assert!(by_why(&sorted, &Why::Fork) * 20 > sorted.kernel_samples, "{sorted:#?}");
-    assert!(by_why(&sorted, &Why::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
+    assert!(by_why(&sorted, &ProfileReason::Fork) * 20 > sorted.kernel_samples, "{sorted:#?}");
+    assert!(by_why(&sorted, &ProfileReason::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
 }
 
 /// Whether whole CPUs were sampled. If not, prints a line.
-fn is_of_cpus(test: &str, sorted: &Sorted) -> bool {
-    if let Clock::Tasks { why } = &sorted.clock {
+fn is_of_cpus(test: &str, sorted: &SortedSamples) -> bool {
+    if let SamplingClock::Tasks { why } = &sorted.clock {
         println!("SKIP {test}: {why}");
     }
-    sorted.clock == Clock::Cpus
+    sorted.clock == SamplingClock::Cpus
 }
 
 #[test]
@@ -137,8 +147,8 @@ fn exec_and_exit_of_short_processes_count_where_whole_cpus_are_sampled() {
     assert_whole(&sorted);
     assert_eq!(sorted.begun_tasks, 300);
     if is_of_cpus(TEST, &sorted) {
-        assert!(by_why(&sorted, &Why::Exec) * 10 > sorted.kernel_samples, "{sorted:#?}");
-        assert!(by_why(&sorted, &Why::Exit) * 50 > sorted.kernel_samples, "{sorted:#?}");
+        assert!(by_why(&sorted, &ProfileReason::Exec) * 10 > sorted.kernel_samples, "{sorted:#?}");
+        assert!(by_why(&sorted, &ProfileReason::Exit) * 50 > sorted.kernel_samples, "{sorted:#?}");
         assert_eq!(sorted.blind_ns().0, 0);
     }
 }
@@ -155,7 +165,9 @@ fn memory_released_at_exit_counts_where_whole_cpus_are_sampled() {
     let Some(sorted) = sorted(TEST, &["perl", "-e", script]) else { return };
     assert_whole(&sorted);
     if is_of_cpus(TEST, &sorted) {
-        let released = of(&sorted, |what, why| what == What::Unmapping && *why == Why::Exit);
+        let released = of(&sorted, |what, why| {
+            what == ProfileActivity::Unmapping && *why == ProfileReason::Exit
+        });
         assert!(released * 50 > sorted.kernel_samples, "{sorted:#?}");
     }
 }
@@ -208,7 +220,10 @@ fn a_running_process_is_profiled_and_runs_on() {
         println!("SKIP a_running_process_is_profiled: {:?}", profile.sorted.reason());
         return;
     };
-    assert!(of(sorted, |what, _| what == What::User) * 2 > sorted.samples, "{sorted:#?}");
+    assert!(
+        of(sorted, |what, _| what == ProfileActivity::User) * 2 > sorted.samples,
+        "{sorted:#?}"
+    );
     assert!(sorted.buckets[0].graph[0].name == "sh", "{sorted:#?}");
 }
 
@@ -259,13 +274,13 @@ fn without_rights_buckets_without_a_figure_are_named() {
     command.env("HOME", place.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_CACHE_HOME");
     let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
-    let run = Run::from_json(&output.stdout).unwrap();
-    let Some(Body::Profile(profile)) = run.body else { panic!("no profile") };
+    let run = SavedRun::from_json(&output.stdout).unwrap();
+    let Some(RunBody::Profile(profile)) = run.body else { panic!("no profile") };
     match profile.sorted {
         pagewise_model::Fact::Known(_) => println!("SKIP without_rights: anybody may sample here"),
         pagewise_model::Fact::Missing(why) => {
             assert!(why.contains("perf_event_paranoid") || why.contains("kptr_restrict"), "{why}");
-            assert!(profile.unseen.contains(&What::Lock));
+            assert!(profile.unseen.contains(&ProfileActivity::Lock));
             assert!(run.diagnosis.is_some_and(|diagnosis| !diagnosis.costs.is_empty()));
         }
     }

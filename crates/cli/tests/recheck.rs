@@ -6,15 +6,15 @@
 mod helper;
 
 use helper::{Place, experiment, only_turn, said, tuned};
-use pagewise_model::run::Run;
-use pagewise_model::spec::Spec;
+use pagewise_model::run::SavedRun;
+use pagewise_model::spec::SessionSpec;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 /// Saves `run` as a file that is not in the history.
-fn save(place: &Place, run: &Run) -> String {
+fn save(place: &Place, run: &SavedRun) -> String {
     let file = place.path().join(format!("{}.json", run.id));
     std::fs::write(&file, run.to_json()).unwrap();
     file.to_str().unwrap().to_owned()
@@ -30,7 +30,7 @@ fn a_receipt_that_cannot_be_measured_again_does_not_stop_the_others() {
     let _turn = only_turn();
     let place = Place::new();
     let likely = tuned("arenas=1", "/bin/echo", false);
-    let gone = Run { id: "gone".into(), ..tuned("arenas=1", "/bin/echo", true) };
+    let gone = SavedRun { id: "gone".into(), ..tuned("arenas=1", "/bin/echo", true) };
     for (run, name) in [(&likely, "first"), (&gone, "second"), (&likely, "third")] {
         let env = place.path().join(name);
         let words = ["apply", &save(&place, run), "--likely", "--yes", "--env-file"];
@@ -74,9 +74,9 @@ fn a_wrapper_in_the_path_is_not_measured_against_itself() {
     std::fs::write(real.join("pagewise-app"), text).unwrap();
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(real.join("pagewise-app"), permissions).unwrap();
-    let spec = Spec::new(vec!["pagewise-app".into()], place.path().to_owned(), 1);
+    let spec = SessionSpec::new(vec!["pagewise-app".into()], place.path().to_owned(), 1);
     let run = tuned("malloc-keep=64M", "pagewise-app", true);
-    let file = save(&place, &Run { spec: Some(spec), ..run });
+    let file = save(&place, &SavedRun { spec: Some(spec), ..run });
     let path = |first: &Path| {
         let usual = std::env::var_os("PATH").unwrap();
         let usual = std::env::split_paths(&usual).collect::<Vec<_>>();

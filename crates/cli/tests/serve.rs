@@ -11,9 +11,9 @@ mod helper;
 
 use helper::{Place, await_gone, compile, experiment, is_root, only_turn, said};
 use pagewise_model::Nanos;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::Mode;
-use pagewise_model::trial::Word;
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::service::ServiceMode;
+use pagewise_model::trial::VerdictWord;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn a_cheaper_server_is_proven_by_pairs() {
     let server = "{port} --heap 16 --cost 2000";
     let Some(done) = experiment(|| session(&place, server, "{port} 800", &arm)) else { return };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let service = run.service.unwrap();
     assert!(!service.pairs.is_empty());
     for pair in &service.pairs {
@@ -81,15 +81,20 @@ fn a_cheaper_server_is_proven_by_pairs() {
     }
     let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
     // A busy machine may leave it open, but never reverse it.
-    assert!(matches!(verdict.word, Word::Keep | Word::Likely | Word::CannotTell), "{verdict:?}");
+    assert!(
+        matches!(verdict.word, VerdictWord::Keep | VerdictWord::Likely | VerdictWord::CannotTell),
+        "{verdict:?}"
+    );
     assert!(verdict.effect.as_ref().unwrap().ratio < 0.95, "{verdict:?}");
     nothing_left(&place);
 }
 
 /// The result of a session that runs to its end.
-fn ran(make: impl Fn() -> Command) -> Option<Run> {
+fn ran(make: impl Fn() -> Command) -> Option<SavedRun> {
     let done = experiment(make)?;
-    Some(Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr))))
+    Some(
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr))),
+    )
 }
 
 #[test]
@@ -106,7 +111,10 @@ fn less_memory_is_found_and_a_session_goes_on_is_shown_and_compared() {
     assert!(!service.pairs.is_empty());
     let [verdict] = &first.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
     // Half of its heap, in addition to what every program needs.
-    assert!(matches!(verdict.word, Word::Keep | Word::Likely | Word::CannotTell), "{verdict:?}");
+    assert!(
+        matches!(verdict.word, VerdictWord::Keep | VerdictWord::Likely | VerdictWord::CannotTell),
+        "{verdict:?}"
+    );
     let ratio = verdict.effect.as_ref().unwrap().ratio;
     assert!((0.45..0.6).contains(&ratio), "{verdict:?}");
 
@@ -146,11 +154,11 @@ fn without_a_port_servers_take_turns() {
     let (server, load) = (format!("{free} --heap 4"), format!("{free} 1000"));
     let Some(done) = experiment(|| session(&place, &server, &load, &more)) else { return };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let service = run.service.unwrap();
-    assert_eq!(service.mode, Mode::Restart);
-    let modes: Vec<Mode> = service.pairs.iter().map(|pair| pair.mode).collect();
-    let all = !modes.is_empty() && modes.iter().all(|mode| *mode == Mode::Restart);
+    assert_eq!(service.mode, ServiceMode::Restart);
+    let modes: Vec<ServiceMode> = service.pairs.iter().map(|pair| pair.mode).collect();
+    let all = !modes.is_empty() && modes.iter().all(|mode| *mode == ServiceMode::Restart);
     assert!(all, "{modes:?} {:?} {}", run.warnings, said(&done.stderr));
     nothing_left(&place);
 }
@@ -168,9 +176,9 @@ fn failed_requests_reject_an_arm_and_stop_a_session() {
         return;
     };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let [verdict] = &run.experiment.unwrap().verdicts[..] else { panic!() };
-    assert_eq!(verdict.word, Word::Reject, "{verdict:?}");
+    assert_eq!(verdict.word, VerdictWord::Reject, "{verdict:?}");
     assert!(verdict.why.contains("requests failed"), "{verdict:?}");
     let own = session(&place, "{port} --heap 4 --fail-every 100", "{port} 1000", &[]);
     refused(own, &["20 of 2000 requests failed against the plain server"]);
@@ -313,7 +321,7 @@ fn a_stubborn_server_is_killed_and_named() {
         let more = [&usual[..], stop].concat();
         let make = || session(&place, "{port} --heap 4 --stubborn", "{port} 500", &more);
         let Some(run) = ran(make) else { return };
-        assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+        assert_eq!(run.outcome, Some(SessionOutcome::AdviceOnly));
         for part in expected {
             assert!(run.warnings.iter().any(|w| w.contains(part)), "{part}: {:?}", run.warnings);
         }
@@ -327,7 +335,7 @@ fn cleanup_comes_before_the_directory_goes() {
     let Some(place) = place() else { return };
     let more = ["--advise", "--prepare", "touch {dir}/mine", "--cleanup", "test -e {dir}/mine"];
     let Some(run) = ran(|| session(&place, "{port} --heap 4", "{port} 500", &more)) else { return };
-    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    assert_eq!(run.outcome, Some(SessionOutcome::AdviceOnly));
     assert!(!run.warnings.iter().any(|w| w.contains("--cleanup")), "{:?}", run.warnings);
     nothing_left(&place);
 }
@@ -457,8 +465,8 @@ fn a_user_without_rights_tunes_a_server() {
     };
     let Some(done) = experiment(make) else { return };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
-    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    assert_eq!(run.outcome, Some(SessionOutcome::AdviceOnly));
     assert!(run.diagnosis.is_some() && run.service.unwrap().first.is_some());
     assert!(run.warnings.iter().all(|w| !w.contains("was not checked")), "{:?}", run.warnings);
     // A program that may be executed but not read shows its descriptors to root only.
@@ -466,7 +474,7 @@ fn a_user_without_rights_tunes_a_server() {
     std::fs::set_permissions(open.path().join("served"), closed).unwrap();
     let Some(done) = experiment(make) else { return };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let is_named = |w: &String| w.contains("this account cannot read the descriptors of process");
     assert!(run.warnings.iter().any(is_named), "{:?}", run.warnings);
 }

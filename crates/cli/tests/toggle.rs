@@ -12,10 +12,10 @@ mod helper;
 
 use helper::{Place, compile, experiment, is_root, once_free, only_turn, said};
 use pagewise_model::Bytes;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::{Mode, Pair};
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::service::{ServerPair, ServiceMode};
 use pagewise_model::spec::ServerSpec;
-use pagewise_model::trial::Word;
+use pagewise_model::trial::VerdictWord;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -139,8 +139,8 @@ fn helpers(place: &Place) -> Vec<i32> {
     pids.filter(is_ours).collect()
 }
 
-fn parsed(done: &std::process::Output) -> Run {
-    Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)))
+fn parsed(done: &std::process::Output) -> SavedRun {
+    SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)))
 }
 
 /// Whether this account may switch the pages of other processes.
@@ -171,9 +171,9 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     let found = run.service.as_ref().unwrap();
     let server = &run.asked_service().unwrap().server;
     let own = ServerSpec::Running { pid: service.pid().cast_signed() };
-    assert_eq!((found.mode, server), (Mode::Toggle, &own));
-    assert!(found.pairs.iter().all(|pair| pair.mode == Mode::Toggle));
-    let of = |arm: &str| -> Vec<&Pair> {
+    assert_eq!((found.mode, server), (ServiceMode::Toggle, &own));
+    assert!(found.pairs.iter().all(|pair| pair.mode == ServiceMode::Toggle));
+    let of = |arm: &str| -> Vec<&ServerPair> {
         found.pairs.iter().filter(|pair| pair.arm.starts_with(arm)).collect()
     };
     for pair in &found.pairs {
@@ -294,7 +294,7 @@ fn a_remedy_that_breaks_a_guard_is_off_within_its_window() {
     assert!(!service.is_changed(&before));
     let run = parsed(&done);
     let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
-    assert_eq!(verdict.word, Word::Reject);
+    assert_eq!(verdict.word, VerdictWord::Reject);
     let expected = "requests failed: guard errors=0; switched off at once and not tried again";
     assert!(verdict.why.contains(expected), "{verdict:?}");
     let pairs = &run.service.unwrap().pairs;
@@ -364,7 +364,7 @@ fn a_look_changes_nothing() {
     let Some(done) = experiment(|| session(&place, &service, 1000, &["--advise"])) else { return };
     assert_eq!(service.settings().0, before.0);
     let run = parsed(&done);
-    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    assert_eq!(run.outcome, Some(SessionOutcome::AdviceOnly));
     let names: Vec<&str> = run.candidates.iter().map(|one| &one.remedy[..]).collect();
     assert_eq!(names, ["heap-huge", "place"]);
     let service = run.service.unwrap();

@@ -10,7 +10,7 @@
 mod helper;
 
 use helper::{Place, experiment, only_turn, said};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +31,7 @@ fn a_session_goes_on_until_its_input_changes() {
     };
     let Some(done) = experiment(first) else { return };
     let saved =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let blocks = saved.experiment.unwrap().blocks;
     assert!(!blocks.is_empty());
 
@@ -41,7 +41,7 @@ fn a_session_goes_on_until_its_input_changes() {
     let again = [&again[..], &["--save", "kept/more.json"]].concat();
     let Some(done) = experiment(|| place.pagewise(&again)) else { return };
     let more =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert!(more.id != saved.id && more.command == saved.command);
     assert!(place.path().join("kept/more.json").exists());
     let asked = more.spec.unwrap();

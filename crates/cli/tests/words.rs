@@ -12,11 +12,11 @@ mod readers;
 
 use helper::{Place as Home, install, said, tuned};
 use pagewise_kernel::machine::machine;
-use pagewise_model::plan::{self, Dose};
-use pagewise_model::run::Run;
-use pagewise_model::spec::{Input, Spec};
-use pagewise_remedy::apply::{self, Place};
-use pagewise_remedy::receipt::{Here, Start, write};
+use pagewise_model::plan::{self, RemedyDose};
+use pagewise_model::run::SavedRun;
+use pagewise_model::spec::{SessionSpec, StdinSource};
+use pagewise_remedy::apply::{self, ApplyPlace};
+use pagewise_remedy::receipt::{ReceiptConditions, TestedStart, write};
 use pagewise_remedy::{containers, derived, unit};
 use pagewise_report::quote_bytes;
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ impl Scene {
 }
 
 /// A run with these words, read from its file.
-fn run_of(doses: &str, words: &Words, place: &Path) -> Run {
+fn run_of(doses: &str, words: &Words, place: &Path) -> SavedRun {
     let program = place.join(&words.program);
     let mut run = tuned(doses, program.to_str().unwrap(), true);
     run.command.truncate(1);
@@ -143,25 +143,25 @@ fn run_of(doses: &str, words: &Words, place: &Path) -> Run {
         (words.value.clone(), words.value.clone()),
     ];
     let command = run.command.iter().map(OsString::from).collect();
-    run.spec = Some(Spec {
-        input: Input::File(words.input.clone().into()),
+    run.spec = Some(SessionSpec {
+        input: StdinSource::File(words.input.clone().into()),
         prepare: Some(words.value.clone()),
-        ..Spec::new(command, place.to_owned(), 1)
+        ..SessionSpec::new(command, place.to_owned(), 1)
     });
-    Run::from_json(run.to_json().as_bytes()).unwrap()
+    SavedRun::from_json(run.to_json().as_bytes()).unwrap()
 }
 
-fn planned(run: &Run, place: &Place, pagewise: &Path) -> Option<String> {
+fn planned(run: &SavedRun, place: &ApplyPlace, pagewise: &Path) -> Option<String> {
     apply::plan(run, place, pagewise, quote_bytes, false).ok().map(|change| change.content)
 }
 
 /// The doses of the only arm, ready to apply.
-fn doses_of(run: &Run) -> Vec<Dose> {
+fn doses_of(run: &SavedRun) -> Vec<RemedyDose> {
     derived(&run.doses[0].1, &machine()).unwrap()
 }
 
-fn check_wrapper(here: &Scene, run: &Run, pagewise: &Path) {
-    let place = Place::Wrapper { directory: here.path().join("bin") };
+fn check_wrapper(here: &Scene, run: &SavedRun, pagewise: &Path) {
+    let place = ApplyPlace::Wrapper { directory: here.path().join("bin") };
     let script = planned(run, &place, pagewise).expect("a shell can hold all of it");
     let list = plan::list(&doses_of(run));
     let expected = ["run", "--with", &list, "--", &run.command[0], "a b", "$c", ""];
@@ -169,9 +169,9 @@ fn check_wrapper(here: &Scene, run: &Run, pagewise: &Path) {
     assert_eq!(script.lines().filter(|line| line.starts_with("# pagewise: ")).count(), 1);
 }
 
-fn check_drop_in(here: &Scene, run: &Run, pagewise: &Path, words: &Words) {
+fn check_drop_in(here: &Scene, run: &SavedRun, pagewise: &Path, words: &Words) {
     let units = here.path().join("units");
-    let place = Place::Systemd { unit: "it.service".into(), units, of_user: true };
+    let place = ApplyPlace::Systemd { unit: "it.service".into(), units, of_user: true };
     let Some(text) = planned(run, &place, pagewise) else { return };
     let all = assignments(&text);
     assert_eq!(all[0], ("[Service]", ""), "{text}");
@@ -201,19 +201,19 @@ fn check_drop_in(here: &Scene, run: &Run, pagewise: &Path, words: &Words) {
 }
 
 /// Java's environment as a file, and in the forms of Compose and Kubernetes.
-fn check_containers(here: &Scene, run: &Run, pagewise: &Path, words: &Words, name: &str) {
+fn check_containers(here: &Scene, run: &SavedRun, pagewise: &Path, words: &Words, name: &str) {
     let own = Some(words.value.as_str()).filter(|own| !own.is_empty());
     let value: Vec<&str> = Some("-XX:+UseTransparentHugePages").into_iter().chain(own).collect();
     let value = value.join(" ");
     let file = here.path().join("e.env");
-    if let Some(text) = planned(run, &Place::EnvironmentFile { file }, pagewise) {
+    if let Some(text) = planned(run, &ApplyPlace::EnvironmentFile { file }, pagewise) {
         let lines: Vec<&str> = text.split('\n').collect();
         assert!(lines[0].starts_with("# pagewise: ") && lines.len() == 3, "{text}");
         assert_eq!(lines[1], format!("JAVA_TOOL_OPTIONS={value}"), "{text}");
     }
     let file = here.path().join("c.yaml");
-    let service = Place::Compose { file: file.clone(), service: name.to_owned() };
-    let pod = Place::Kubernetes { file, container: name.to_owned() };
+    let service = ApplyPlace::Compose { file: file.clone(), service: name.to_owned() };
+    let pod = ApplyPlace::Kubernetes { file, container: name.to_owned() };
     let variable = "JAVA_TOOL_OPTIONS";
     let of_service = |value| json!({"services": {name: {"environment": {variable: value}}}});
     let of_pod = |value| {
@@ -231,9 +231,9 @@ fn check_containers(here: &Scene, run: &Run, pagewise: &Path, words: &Words, nam
 }
 
 /// The lines that `tune` prints.
-fn check_receipt(here: &Scene, run: &Run, words: &Words, place: &Path) {
+fn check_receipt(here: &Scene, run: &SavedRun, words: &Words, place: &Path) {
     let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
-    let of = Here {
+    let of = ReceiptConditions {
         environment: vec![("JAVA_TOOL_OPTIONS".into(), words.value.clone().into())],
         pagewise: "/opt/pagewise".into(),
         in_path: true,
@@ -242,7 +242,8 @@ fn check_receipt(here: &Scene, run: &Run, words: &Words, place: &Path) {
     };
     let input = place.join(&words.input);
     let input = Some(input.as_path());
-    let start = Start { command: &command, input, here: &of, system: false, quote: quote_bytes };
+    let start =
+        TestedStart { command: &command, input, here: &of, system: false, quote: quote_bytes };
     let doses = doses_of(run);
     let receipt = write(&doses, &start);
     let list = plan::list(&doses);
@@ -265,7 +266,7 @@ fn check_receipt(here: &Scene, run: &Run, words: &Words, place: &Path) {
 }
 
 /// The scripts for engines, each as a host's shell gets it.
-fn check_fleet(home: &Home, run: &Run, results: &str) {
+fn check_fleet(home: &Home, run: &SavedRun, results: &str) {
     let place = home.path();
     let file = place.join("session.json");
     std::fs::write(&file, run.to_json()).unwrap();
@@ -351,7 +352,7 @@ proptest! {
         for place in places {
             *saved.pointer_mut(place).unwrap() = text.clone().into();
         }
-        let run = match Run::from_json(saved.to_string().as_bytes()) {
+        let run = match SavedRun::from_json(saved.to_string().as_bytes()) {
             Ok(run) => run,
             Err(error) => {
                 prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error);
@@ -360,7 +361,7 @@ proptest! {
         };
         prop_assert!(!run.id.contains('/') && !run.id.starts_with('.'), "{}", run.id);
         let pagewise = here.path().join("stand-in");
-        let place = Place::Wrapper { directory: here.path().join("bin") };
+        let place = ApplyPlace::Wrapper { directory: here.path().join("bin") };
         match apply::plan(&run, &place, &pagewise, quote_bytes, false) {
             Ok(change) => {
                 prop_assert_eq!(change.content.split('\n').count(), 4, "{}", change.content);

@@ -4,10 +4,12 @@
 //! the recorded count is a lower bound. A budget below that bound is broken; any other budget cannot be
 //! judged.
 
-use pagewise_model::check::{Budgeted, CheckItem, CheckLimits, Figure, Kept};
+use pagewise_model::check::{
+    BudgetFigure, BudgetVerdict, BudgetedQuantity, CheckItem, CheckLimits,
+};
 use pagewise_model::fault::FaultReport;
-use pagewise_model::trial::{Verdict, Word};
-use pagewise_model::usage::Usage;
+use pagewise_model::trial::{ArmVerdict, VerdictWord};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Nanos};
 
 /// The median of whole numbers. Of two middle values the smaller; `None` without values.
@@ -19,18 +21,23 @@ fn median(mut of: Vec<u64>) -> Option<u64> {
 /// A figure of a recorded run.
 type Recorded = fn(&FaultReport) -> u64;
 /// A figure from the kernel's accounting. `None` if the kernel did not account it.
-type Used = fn(&Usage) -> Option<u64>;
+type Used = fn(&ProgramUsage) -> Option<u64>;
 
 /// `number` in the unit of `what`.
-const fn figure(what: Budgeted, number: u64) -> Figure {
+const fn figure(what: BudgetedQuantity, number: u64) -> BudgetFigure {
     match what {
-        Budgeted::FaultTime => Figure::Nanos(Nanos(number)),
-        Budgeted::Copied | Budgeted::Resident => Figure::Bytes(Bytes(number)),
-        _ => Figure::Count(number),
+        BudgetedQuantity::FaultTime => BudgetFigure::Nanos(Nanos(number)),
+        BudgetedQuantity::Copied | BudgetedQuantity::Resident => BudgetFigure::Bytes(Bytes(number)),
+        _ => BudgetFigure::Count(number),
     }
 }
 
-fn item(what: Budgeted, most: Option<u64>, found: Option<u64>, is_sure: bool) -> Option<CheckItem> {
+fn item(
+    what: BudgetedQuantity,
+    most: Option<u64>,
+    found: Option<u64>,
+    is_sure: bool,
+) -> Option<CheckItem> {
     let most = most?;
     Some(CheckItem {
         what,
@@ -44,18 +51,20 @@ fn item(what: Budgeted, most: Option<u64>, found: Option<u64>, is_sure: bool) ->
 #[must_use]
 pub fn judge(limits: &CheckLimits, runs: &[FaultReport]) -> Vec<CheckItem> {
     let faults = &limits.faults;
-    let recorded: [(Budgeted, Option<u64>, Recorded); 4] = [
-        (Budgeted::Faults, faults.most_faults, |run| run.total.faults),
-        (Budgeted::MajorFaults, faults.most_major_faults, |run| run.total.major_faults),
-        (Budgeted::TouchedPages, faults.most_touched_pages, |run| run.touched_pages),
-        (Budgeted::FaultTime, faults.most_time_ns.map(|most| most.0), |run| run.total.time_ns.0),
+    let recorded: [(BudgetedQuantity, Option<u64>, Recorded); 4] = [
+        (BudgetedQuantity::Faults, faults.most_faults, |run| run.total.faults),
+        (BudgetedQuantity::MajorFaults, faults.most_major_faults, |run| run.total.major_faults),
+        (BudgetedQuantity::TouchedPages, faults.most_touched_pages, |run| run.touched_pages),
+        (BudgetedQuantity::FaultTime, faults.most_time_ns.map(|most| most.0), |run| {
+            run.total.time_ns.0
+        }),
     ];
-    let used: [(Budgeted, Option<u64>, Used); 3] = [
-        (Budgeted::Copied, limits.most_copied.map(|most| most.0), |usage| {
+    let used: [(BudgetedQuantity, Option<u64>, Used); 3] = [
+        (BudgetedQuantity::Copied, limits.most_copied.map(|most| most.0), |usage| {
             Some(usage.read_bytes?.0 + usage.written_bytes?.0)
         }),
-        (Budgeted::Wakeups, limits.most_wakeups, |usage| Some(usage.voluntary_switches)),
-        (Budgeted::Resident, limits.most_resident.map(|most| most.0), |usage| {
+        (BudgetedQuantity::Wakeups, limits.most_wakeups, |usage| Some(usage.voluntary_switches)),
+        (BudgetedQuantity::Resident, limits.most_resident.map(|most| most.0), |usage| {
             Some(usage.peak_rss_bytes.0)
         }),
     ];
@@ -70,51 +79,51 @@ pub fn judge(limits: &CheckLimits, runs: &[FaultReport]) -> Vec<CheckItem> {
     recorded.chain(used).collect()
 }
 
-fn kept(found: Option<u64>, most: u64, is_sure: bool) -> Kept {
+fn kept(found: Option<u64>, most: u64, is_sure: bool) -> BudgetVerdict {
     match found {
-        Some(found) if found > most => Kept::Broken,
-        Some(_) if is_sure => Kept::Passed,
-        _ => Kept::CannotTell,
+        Some(found) if found > most => BudgetVerdict::Broken,
+        Some(_) if is_sure => BudgetVerdict::Passed,
+        _ => BudgetVerdict::CannotTell,
     }
 }
 
 /// Whether a ratio with this interval stays within the loss `limit`, a share. Broken if the whole interval
 /// lies beyond the limit, passed if none of it does.
 #[must_use]
-pub fn within(low: f64, high: f64, limit: f64) -> Kept {
+pub fn within(low: f64, high: f64, limit: f64) -> BudgetVerdict {
     let most = 1.0 + limit;
     if low > most {
-        Kept::Broken
+        BudgetVerdict::Broken
     } else if high <= most {
-        Kept::Passed
+        BudgetVerdict::Passed
     } else {
-        Kept::CannotTell
+        BudgetVerdict::CannotTell
     }
 }
 
 /// Whether an arm stays within this loss. A rejected arm does not.
 #[must_use]
-pub fn loss(verdict: &Verdict, limit: f64) -> Kept {
+pub fn loss(verdict: &ArmVerdict, limit: f64) -> BudgetVerdict {
     match &verdict.effect {
-        _ if verdict.word == Word::Reject => Kept::Broken,
+        _ if verdict.word == VerdictWord::Reject => BudgetVerdict::Broken,
         Some(effect) => within(effect.ratio_low, effect.ratio_high, limit),
-        None => Kept::CannotTell,
+        None => BudgetVerdict::CannotTell,
     }
 }
 
 /// The time compared with the baseline. It may be longer by the share `limit`.
 #[must_use]
-pub fn time(verdict: Option<&Verdict>, limit: f64) -> CheckItem {
+pub fn time(verdict: Option<&ArmVerdict>, limit: f64) -> CheckItem {
     let most = 1.0 + limit;
     let effect = verdict.and_then(|verdict| verdict.effect.as_ref());
-    let kept = verdict.map_or(Kept::CannotTell, |verdict| loss(verdict, limit));
-    let found = effect.map(|effect| Figure::Ratio {
+    let kept = verdict.map_or(BudgetVerdict::CannotTell, |verdict| loss(verdict, limit));
+    let found = effect.map(|effect| BudgetFigure::Ratio {
         ratio: effect.ratio,
         low: effect.ratio_low,
         high: effect.ratio_high,
     });
-    let most = Figure::Ratio { ratio: most, low: most, high: most };
-    CheckItem { what: Budgeted::Time, most, found, kept }
+    let most = BudgetFigure::Ratio { ratio: most, low: most, high: most };
+    CheckItem { what: BudgetedQuantity::Time, most, found, kept }
 }
 
 #[cfg(test)]
@@ -122,7 +131,7 @@ mod tests {
     use super::*;
     use crate::faults::tests::lossy_report;
     use pagewise_model::Fact;
-    use pagewise_model::fault::Budgets;
+    use pagewise_model::fault::FaultBudgets;
 
     #[test]
     fn the_median_of_the_runs_counts() {
@@ -135,13 +144,13 @@ mod tests {
     fn a_loss_leaves_doubt_but_what_is_broken_is() {
         let report = lossy_report();
         let limits = |most| CheckLimits {
-            faults: Budgets { most_faults: Some(most), ..Budgets::default() },
+            faults: FaultBudgets { most_faults: Some(most), ..FaultBudgets::default() },
             ..CheckLimits::default()
         };
         let judged = |most| judge(&limits(most), std::slice::from_ref(&report))[0].clone();
-        assert_eq!(judged(1).kept, Kept::Broken);
-        assert_eq!(judged(2).kept, Kept::CannotTell);
-        assert_eq!(judged(1).found, Some(Figure::Count(2)));
+        assert_eq!(judged(1).kept, BudgetVerdict::Broken);
+        assert_eq!(judged(2).kept, BudgetVerdict::CannotTell);
+        assert_eq!(judged(1).found, Some(BudgetFigure::Count(2)));
     }
 
     #[test]
@@ -149,12 +158,15 @@ mod tests {
         let report = FaultReport { usage: Fact::Missing("gone".into()), ..lossy_report() };
         let limits = CheckLimits { most_wakeups: Some(3), ..CheckLimits::default() };
         let items = judge(&limits, &[report]);
-        assert_eq!((items.len(), items[0].kept, items[0].found), (1, Kept::CannotTell, None));
+        assert_eq!(
+            (items.len(), items[0].kept, items[0].found),
+            (1, BudgetVerdict::CannotTell, None)
+        );
     }
 
     #[test]
     fn time_is_judged_by_its_whole_interval() {
-        let verdict = |low: f64, high: f64| -> Verdict {
+        let verdict = |low: f64, high: f64| -> ArmVerdict {
             let effect = serde_json::json!({
                 "ratio": f64::midpoint(low, high), "ratio_low": low, "ratio_high": high,
                 "repeat_low": low, "repeat_high": high, "evidence_of_gain": 1.0,
@@ -166,9 +178,9 @@ mod tests {
             serde_json::from_value(verdict).unwrap()
         };
         let of = |low, high| time(Some(&verdict(low, high)), 0.05).kept;
-        assert_eq!(of(0.9, 1.04), Kept::Passed);
-        assert_eq!(of(1.06, 1.2), Kept::Broken);
-        assert_eq!(of(1.0, 1.1), Kept::CannotTell);
-        assert_eq!(time(None, 0.05).kept, Kept::CannotTell);
+        assert_eq!(of(0.9, 1.04), BudgetVerdict::Passed);
+        assert_eq!(of(1.06, 1.2), BudgetVerdict::Broken);
+        assert_eq!(of(1.0, 1.1), BudgetVerdict::CannotTell);
+        assert_eq!(time(None, 0.05).kept, BudgetVerdict::CannotTell);
     }
 }

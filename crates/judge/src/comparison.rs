@@ -7,19 +7,19 @@
 use crate::check::within;
 use crate::race::between_sessions;
 use crate::service;
-use pagewise_model::check::Kept;
+use pagewise_model::check::BudgetVerdict;
 use pagewise_model::comparison::{
-    COMPARISON_SCHEMA, ComparedMachine, ComparedRun, Comparison, LimitWord,
+    COMPARISON_SCHEMA, ComparedMachine, ComparedRun, LimitWord, RunComparison,
 };
 use pagewise_model::measured::median;
-use pagewise_model::run::Run;
-use pagewise_model::trial::Ratio;
-use pagewise_model::usage::Usage;
+use pagewise_model::run::SavedRun;
+use pagewise_model::trial::TimeRatio;
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Nanos};
 
 /// Sets `runs` against the first; with `limit_share`, says whether their time grew by more.
 #[must_use]
-pub fn compare(runs: &[Run], limit_share: Option<f64>) -> Comparison {
+pub fn compare(runs: &[SavedRun], limit_share: Option<f64>) -> RunComparison {
     let mut machines: Vec<ComparedMachine> = Vec::new();
     let mut compared = Vec::with_capacity(runs.len());
     for run in runs {
@@ -34,13 +34,14 @@ pub fn compare(runs: &[Run], limit_share: Option<f64>) -> Comparison {
         let limit = first.and(limit_share).map(word);
         compared.push(ComparedRun { machine, limit, ..figures(run, change.clone()) });
     }
-    Comparison { schema: COMPARISON_SCHEMA, limit_share, machines, runs: compared }
+    RunComparison { schema: COMPARISON_SCHEMA, limit_share, machines, runs: compared }
 }
 
 /// The change of the compared quantity from `first` to `second`. `None` with too few runs.
 #[must_use]
-pub fn time_change(first: &Run, second: &Run) -> Option<Ratio> {
-    let times = |run: &Run| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
+pub fn time_change(first: &SavedRun, second: &SavedRun) -> Option<TimeRatio> {
+    let times =
+        |run: &SavedRun| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
     match (&first.service, &second.service) {
         (Some(a), Some(b)) => service::between(a, b),
         _ => between_sessions(&times(first), &times(second)),
@@ -49,16 +50,16 @@ pub fn time_change(first: &Run, second: &Run) -> Option<Ratio> {
 
 /// What a change says about a limit.
 #[must_use]
-pub fn against(change: &Ratio, limit_share: f64) -> LimitWord {
+pub fn against(change: &TimeRatio, limit_share: f64) -> LimitWord {
     match within(change.ratio_low, change.ratio_high, limit_share) {
-        Kept::Broken => LimitWord::Beyond,
-        Kept::Passed => LimitWord::Within,
-        Kept::CannotTell => LimitWord::CannotTell,
+        BudgetVerdict::Broken => LimitWord::Beyond,
+        BudgetVerdict::Passed => LimitWord::Within,
+        BudgetVerdict::CannotTell => LimitWord::CannotTell,
     }
 }
 
 /// The number of the machine of `run`. A new machine is added.
-fn place(machines: &mut Vec<ComparedMachine>, run: &Run) -> u32 {
+fn place(machines: &mut Vec<ComparedMachine>, run: &SavedRun) -> u32 {
     let is_same = |other: &ComparedMachine| match (&other.machine, &run.machine) {
         (Some(a), Some(b)) => a.differences(b).is_empty(),
         (None, None) => true,
@@ -80,9 +81,9 @@ fn place(machines: &mut Vec<ComparedMachine>, run: &Run) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-fn figures(run: &Run, change: Option<Ratio>) -> ComparedRun {
+fn figures(run: &SavedRun, change: Option<TimeRatio>) -> ComparedRun {
     let plain = run.plain_runs();
-    let typical = |of: fn(&Usage) -> u64| {
+    let typical = |of: fn(&ProgramUsage) -> u64| {
         let values: Vec<f64> = plain.iter().map(|usage| of(usage) as f64).collect();
         median(&values).map(|value| value as u64)
     };
@@ -105,16 +106,17 @@ fn figures(run: &Run, change: Option<Ratio>) -> ComparedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::look::Look;
+    use pagewise_model::look::LookFindings;
     use pagewise_model::machine::Machine;
     use pagewise_model::run::RunKind;
     use pagewise_model::{Fact, constructed};
 
-    fn run(id: &str, ms: u64, kernel: &str) -> Run {
-        let mut run = Run::new(RunKind::Profile, id.to_owned(), 0, vec!["app".to_owned()]);
-        let usage = |n: u64| Usage { wall_ns: Nanos::millis(ms + n), ..constructed::usage() };
+    fn run(id: &str, ms: u64, kernel: &str) -> SavedRun {
+        let mut run = SavedRun::new(RunKind::Profile, id.to_owned(), 0, vec!["app".to_owned()]);
+        let usage =
+            |n: u64| ProgramUsage { wall_ns: Nanos::millis(ms + n), ..constructed::usage() };
         let absent = "not looked at";
-        run.look = Some(Look {
+        run.look = Some(LookFindings {
             runs: (0..6).map(usage).collect(),
             traced: Fact::missing(absent),
             samples: Fact::missing(absent),

@@ -14,9 +14,11 @@
 //! stops, so they are wider than those of a fixed number of runs. The pooled interval errs on that side. A
 //! session without a host name counts as a separate host.
 
-use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, HostArm, LINES_SCHEMA, Pooled};
-use pagewise_model::run::Run;
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::fleet::{
+    FleetArm, FleetWord, HostArm, HostClass, HostClassKey, LINES_SCHEMA, PooledEffect,
+};
+use pagewise_model::run::SavedRun;
+use pagewise_model::trial::{ArmVerdict, VerdictWord};
 use statrs::distribution::{ChiSquared, ContinuousCDF, StudentsT};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,13 +33,14 @@ const DIFFERENT: f64 = 0.01;
 /// Hosts that a class needs.
 const LEAST_OF_CLASS: u32 = 2;
 
-const KEYS: [ClassKey; 3] = [ClassKey::Processor, ClassKey::Kernel, ClassKey::HugePages];
+const KEYS: [HostClassKey; 3] =
+    [HostClassKey::Processor, HostClassKey::Kernel, HostClassKey::HugePages];
 
-fn value(key: ClassKey, arm: &HostArm) -> &str {
+fn value(key: HostClassKey, arm: &HostArm) -> &str {
     match key {
-        ClassKey::Processor => &arm.cpu_model,
-        ClassKey::Kernel => &arm.kernel,
-        ClassKey::HugePages => &arm.thp,
+        HostClassKey::Processor => &arm.cpu_model,
+        HostClassKey::Kernel => &arm.kernel,
+        HostClassKey::HugePages => &arm.thp,
     }
 }
 
@@ -49,7 +52,7 @@ fn study(arm: &HostArm) -> Option<(f64, f64)> {
 }
 
 /// The mean of studies by inverse variance.
-struct Mean {
+struct PooledMean {
     mean: f64,
     /// Sum of the weights.
     weight: f64,
@@ -58,23 +61,23 @@ struct Mean {
 }
 
 /// Weights each study by the inverse of its own variance plus the `shared` variance.
-fn weigh(studies: &[(f64, f64)], shared: f64) -> Mean {
+fn weigh(studies: &[(f64, f64)], shared: f64) -> PooledMean {
     let weighted = || studies.iter().map(|(y, s)| (y, 1.0 / (s * s + shared)));
     let weight: f64 = weighted().map(|(_, w)| w).sum();
     let mean = weighted().map(|(y, w)| w * y).sum::<f64>() / weight;
     let squares = weighted().map(|(y, w)| w * (y - mean).powi(2)).sum();
-    Mean { mean, weight, squares }
+    PooledMean { mean, weight, squares }
 }
 
 /// One estimate of a host from its sessions.
 fn of_host(sessions: &[(f64, f64)]) -> (f64, f64) {
-    let Mean { mean, weight, squares } = weigh(sessions, 0.0);
+    let PooledMean { mean, weight, squares } = weigh(sessions, 0.0);
     let free = (sessions.len().max(2) - 1) as f64;
     (mean, ((squares / free).max(1.0) / weight).sqrt())
 }
 
 /// The mean of the hosts with an interval. `None` without such hosts.
-fn pool(arms: &[&HostArm]) -> Option<Pooled> {
+fn pool(arms: &[&HostArm]) -> Option<PooledEffect> {
     let mut by_host: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for arm in arms {
         if let Some(found) = study(arm) {
@@ -89,10 +92,10 @@ fn pool(arms: &[&HostArm]) -> Option<Pooled> {
     if rest.is_empty() {
         let half = NORMAL * deviation;
         let (ratio, low, high) = (only.exp(), (only - half).exp(), (only + half).exp());
-        return Some(Pooled { hosts, sessions, ratio, low, high, tau: 0.0, next_host: None });
+        return Some(PooledEffect { hosts, sessions, ratio, low, high, tau: 0.0, next_host: None });
     }
     let tau_squared = between_hosts(&studies);
-    let Mean { mean, weight, squares } = weigh(&studies, tau_squared);
+    let PooledMean { mean, weight, squares } = weigh(&studies, tau_squared);
     let free = f64::from(hosts - 1);
     let error = ((squares / free).max(1.0) / weight).sqrt();
     let half = quantile(free) * error;
@@ -100,7 +103,7 @@ fn pool(arms: &[&HostArm]) -> Option<Pooled> {
         let half = quantile(free - 1.0) * (tau_squared + error * error).sqrt();
         ((mean - half).exp(), (mean + half).exp())
     });
-    Some(Pooled {
+    Some(PooledEffect {
         hosts,
         sessions,
         ratio: mean.exp(),
@@ -113,7 +116,7 @@ fn pool(arms: &[&HostArm]) -> Option<Pooled> {
 
 /// Variance between hosts.
 fn between_hosts(studies: &[(f64, f64)]) -> f64 {
-    let Mean { weight, squares: q, .. } = weigh(studies, 0.0);
+    let PooledMean { weight, squares: q, .. } = weigh(studies, 0.0);
     let of_weights: f64 = studies.iter().map(|(_, s)| s.powi(-4)).sum();
     let free = (studies.len() - 1) as f64;
     ((q - free) / (weight - of_weights / weight)).max(0.0)
@@ -124,7 +127,7 @@ fn quantile(free: f64) -> f64 {
     StudentsT::new(0.0, 1.0, free).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
-const fn word(pooled: Option<&Pooled>) -> FleetWord {
+const fn word(pooled: Option<&PooledEffect>) -> FleetWord {
     match pooled {
         Some(pooled) if pooled.high < WORTH => FleetWord::Keep,
         Some(pooled) if pooled.low > WORTH => FleetWord::Reject,
@@ -133,12 +136,12 @@ const fn word(pooled: Option<&Pooled>) -> FleetWord {
 }
 
 /// The classes by one property. Empty if they do not differ.
-fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
+fn classes(key: HostClassKey, arms: &[&HostArm]) -> Vec<HostClass> {
     let mut groups: BTreeMap<&str, Vec<&HostArm>> = BTreeMap::new();
     for arm in arms.iter().filter(|arm| study(arm).is_some()) {
         groups.entry(value(key, arm)).or_default().push(arm);
     }
-    let pooled: Vec<(&str, Pooled)> = groups
+    let pooled: Vec<(&str, PooledEffect)> = groups
         .into_iter()
         .filter_map(|(value, arms)| Some((value, pool(&arms)?)))
         .filter(|(_, pooled)| pooled.hosts >= LEAST_OF_CLASS)
@@ -148,7 +151,7 @@ fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
     }
     pooled
         .into_iter()
-        .map(|(value, pooled)| Class {
+        .map(|(value, pooled)| HostClass {
             key,
             value: value.to_owned(),
             pooled,
@@ -158,7 +161,7 @@ fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
 }
 
 /// Whether the means of classes differ by more than their intervals allow.
-fn differ(classes: &[(&str, Pooled)]) -> bool {
+fn differ(classes: &[(&str, PooledEffect)]) -> bool {
     let studies: Vec<(f64, f64)> = classes
         .iter()
         .map(|(_, pooled)| {
@@ -175,16 +178,16 @@ fn differ(classes: &[(&str, Pooled)]) -> bool {
 /// The arms of a session on one host. `host` is the name from the file, if it has one. Otherwise the id of
 /// the run is used, or the start time of a run that was not saved.
 #[must_use]
-pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
+pub fn lines(run: &SavedRun, host: Option<&str>) -> Vec<HostArm> {
     let Some((experiment, machine)) = run.experiment.as_ref().zip(run.machine.as_ref()) else {
         return Vec::new();
     };
     let quantity = experiment.design.quantity.into_str().to_owned();
     let start = run.started_unix_ns.to_string();
     let own = if run.id.is_empty() { &start } else { &run.id };
-    let line = |verdict: &Verdict| {
+    let line = |verdict: &ArmVerdict| {
         let effect = verdict.effect.as_ref();
-        if effect.is_none() && verdict.word != Word::Reject {
+        if effect.is_none() && verdict.word != VerdictWord::Reject {
             return None;
         }
         Some(HostArm {
@@ -232,9 +235,10 @@ pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
         .into_iter()
         .map(|((command, arm, quantity), arms)| {
             let (rejected, usable): (Vec<&HostArm>, Vec<&HostArm>) =
-                arms.into_iter().partition(|arm| arm.word == Word::Reject);
+                arms.into_iter().partition(|arm| arm.word == VerdictWord::Reject);
             let pooled = pool(&usable);
-            let classes: Vec<Class> = KEYS.iter().flat_map(|key| classes(*key, &usable)).collect();
+            let classes: Vec<HostClass> =
+                KEYS.iter().flat_map(|key| classes(*key, &usable)).collect();
             let open = names(&usable).len() - pooled.map_or(0, |pooled| pooled.hosts as usize);
             FleetArm {
                 command: command.to_owned(),
@@ -252,7 +256,11 @@ pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
 
 /// The overall answer. Classes with different answers take precedence over the mean. So does a host on which
 /// the arm must not be used.
-fn overall(pooled: Option<&Pooled>, classes: &[Class], is_rejected_somewhere: bool) -> FleetWord {
+fn overall(
+    pooled: Option<&PooledEffect>,
+    classes: &[HostClass],
+    is_rejected_somewhere: bool,
+) -> FleetWord {
     let has = |word| classes.iter().any(|class| class.word == word);
     match word(pooled) {
         _ if has(FleetWord::Keep) && (has(FleetWord::Reject) || has(FleetWord::CannotTell)) => {
@@ -286,7 +294,7 @@ mod tests {
             cpus: 4,
             memory_bytes: 1 << 34,
             quantity: "time".into(),
-            word: Word::Keep,
+            word: VerdictWord::Keep,
             ratio: seen.exp(),
             low: (seen - half).exp(),
             high: (seen + half).exp(),
@@ -329,7 +337,7 @@ mod tests {
                 .map(|class| class.value.as_str())
                 .collect();
             assert_eq!(bad, ["four"], "{seed}");
-            assert!(merged[0].classes.iter().all(|class| class.key == ClassKey::Processor));
+            assert!(merged[0].classes.iter().all(|class| class.key == HostClassKey::Processor));
         }
     }
 
@@ -357,7 +365,7 @@ mod tests {
     #[test]
     fn a_host_where_it_is_rejected_is_named() {
         let mut all = fleet(6, 1, |_| -0.1);
-        all[2].word = Word::Reject;
+        all[2].word = VerdictWord::Reject;
         let merged = merge(&all);
         assert_eq!(merged[0].word, FleetWord::DiffersByClass);
         assert_eq!(merged[0].rejected_on, ["h2"]);
@@ -426,7 +434,7 @@ mod tests {
         all.push(session("d", 0.10, "two"));
         assert_eq!(merge(&all)[0].classes.len(), 2);
         let open = |name| HostArm { high: 1e6, ..session(name, -0.10, "one") };
-        let failed = HostArm { word: Word::Reject, ..session("f", -0.10, "one") };
+        let failed = HostArm { word: VerdictWord::Reject, ..session("f", -0.10, "one") };
         all.extend([open("a"), open("e"), open("e"), failed.clone(), failed]);
         let merged = &merge(&all)[0];
         assert_eq!((merged.open_on, &merged.rejected_on[..]), (1, &["f".to_owned()][..]));

@@ -13,14 +13,14 @@ use pagewise_model::Nanos;
 use pagewise_model::history::{Trend, TrendPoint};
 use pagewise_model::machine::Machine;
 use pagewise_model::measured::median;
-use pagewise_model::recheck::{Recheck, Standing};
-use pagewise_model::run::Run;
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::recheck::{GainRecheck, GainStanding};
+use pagewise_model::run::SavedRun;
+use pagewise_model::trial::{ArmVerdict, VerdictWord};
 
 /// The trends of all commands with two sessions or more; `runs` are oldest first.
 #[must_use]
-pub fn trends(runs: &[Run]) -> Vec<Trend> {
-    let mut groups: Vec<Vec<&Run>> = Vec::new();
+pub fn trends(runs: &[SavedRun]) -> Vec<Trend> {
+    let mut groups: Vec<Vec<&SavedRun>> = Vec::new();
     for run in runs.iter().filter(|run| typical(run).is_some()) {
         match groups.iter_mut().find(|group| group.first().is_some_and(|one| is_alike(one, run))) {
             Some(group) => group.push(run),
@@ -30,11 +30,11 @@ pub fn trends(runs: &[Run]) -> Vec<Trend> {
     groups.iter().filter_map(|group| trend(group)).collect()
 }
 
-fn trend(group: &[&Run]) -> Option<Trend> {
+fn trend(group: &[&SavedRun]) -> Option<Trend> {
     let ([first, .., last], Some(machine)) = (group, group.last()?.machine.as_ref()) else {
         return None;
     };
-    let point = |run: &&Run| {
+    let point = |run: &&SavedRun| {
         Some(TrendPoint {
             run: run.id.clone(),
             started_unix_ns: run.started_unix_ns,
@@ -52,8 +52,8 @@ fn trend(group: &[&Run]) -> Option<Trend> {
 }
 
 /// Whether two runs are of one program on one machine.
-fn is_alike(a: &Run, b: &Run) -> bool {
-    let load = |run: &Run| run.asked_service().map(|service| service.load.clone());
+fn is_alike(a: &SavedRun, b: &SavedRun) -> bool {
+    let load = |run: &SavedRun| run.asked_service().map(|service| service.load.clone());
     let machines = a.machine.as_ref().zip(b.machine.as_ref());
     a.command == b.command
         && a.input == b.input
@@ -73,7 +73,7 @@ fn is_same_hardware(a: &Machine, b: &Machine) -> bool {
 }
 
 /// What a trend is of.
-fn typical(run: &Run) -> Option<Nanos> {
+fn typical(run: &SavedRun) -> Option<Nanos> {
     let values: Vec<f64> = match &run.service {
         Some(service) => {
             let sides = service.plain_sides().into_iter();
@@ -87,32 +87,32 @@ fn typical(run: &Run) -> Option<Nanos> {
 /// Gains that were proven once and are lost: those that `rechecks` say so of, and those that a later session of the
 /// same program rules out. `runs` are oldest first.
 #[must_use]
-pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
-    let is_last = |one: &&Recheck| {
+pub fn lost_gains(runs: &[SavedRun], rechecks: &[GainRecheck]) -> Vec<GainRecheck> {
+    let is_last = |one: &&GainRecheck| {
         let run = runs.iter().find(|run| run.id == one.run);
         let newest = run.and_then(|run| newest_word(runs, run, &one.arm));
         newest.is_none_or(|(session, _)| is_after(one, session))
     };
-    let vanished = rechecks.iter().filter(|one| one.standing == Standing::Vanished);
-    let mut lost: Vec<Recheck> = vanished.filter(is_last).cloned().collect();
+    let vanished = rechecks.iter().filter(|one| one.standing == GainStanding::Vanished);
+    let mut lost: Vec<GainRecheck> = vanished.filter(is_last).cloned().collect();
     for run in runs {
-        for (arm, then) in verdicts(run).filter(|(_, verdict)| verdict.word == Word::Keep) {
+        for (arm, then) in verdicts(run).filter(|(_, verdict)| verdict.word == VerdictWord::Keep) {
             let Some((later, now)) = newest_word(runs, run, arm) else { continue };
             let is_settled_since = rechecks.iter().any(|one| {
                 one.run == run.id
                     && one.arm == arm
-                    && one.standing != Standing::CannotTell
+                    && one.standing != GainStanding::CannotTell
                     && is_after(one, later)
             });
-            if standing(Some(now)) == Standing::Vanished && !is_settled_since {
-                lost.push(Recheck {
+            if standing(Some(now)) == GainStanding::Vanished && !is_settled_since {
+                lost.push(GainRecheck {
                     at_unix_ns: later.started_unix_ns,
                     run: run.id.clone(),
                     command: run.command.clone(),
                     arm: arm.to_owned(),
                     then: gain(Some(then)),
                     now: gain(Some(now)),
-                    standing: Standing::Vanished,
+                    standing: GainStanding::Vanished,
                     change: changed(run, later),
                     new_run: Some(later.id.clone()),
                     problem: None,
@@ -124,32 +124,36 @@ pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
 }
 
 /// The newest session after `run` that settles this arm's result.
-fn newest_word<'a>(runs: &'a [Run], run: &Run, arm: &str) -> Option<(&'a Run, &'a Verdict)> {
+fn newest_word<'a>(
+    runs: &'a [SavedRun],
+    run: &SavedRun,
+    arm: &str,
+) -> Option<(&'a SavedRun, &'a ArmVerdict)> {
     let later = runs.iter().rev().take_while(|later| later.id != run.id);
     let alike = later.filter(|later| is_alike(run, later) && is_measured_alike(run, later));
     let mut words = alike.filter_map(|later| Some((later, recheck::verdict(later, arm)?)));
-    words.find(|(_, now)| standing(Some(now)) != Standing::CannotTell)
+    words.find(|(_, now)| standing(Some(now)) != GainStanding::CannotTell)
 }
 
 /// Whether a gain of one is a gain of the other.
-fn is_measured_alike(a: &Run, b: &Run) -> bool {
-    let quantity = |run: &Run| run.experiment.as_ref().map(|done| done.design.quantity);
+fn is_measured_alike(a: &SavedRun, b: &SavedRun) -> bool {
+    let quantity = |run: &SavedRun| run.experiment.as_ref().map(|done| done.design.quantity);
     quantity(a) == quantity(b)
 }
 
 /// Whether a gain was measured again after this session, or by it.
-fn is_after(recheck: &Recheck, session: &Run) -> bool {
+fn is_after(recheck: &GainRecheck, session: &SavedRun) -> bool {
     recheck.at_unix_ns > session.started_unix_ns || recheck.new_run.as_ref() == Some(&session.id)
 }
 
 /// The verdicts on arms whose setting is recorded the same way.
-fn verdicts(run: &Run) -> impl Iterator<Item = (&str, &Verdict)> {
+fn verdicts(run: &SavedRun) -> impl Iterator<Item = (&str, &ArmVerdict)> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     verdicts.map(|verdict| (verdict.arm.as_str(), verdict))
 }
 
 /// What differs between two sessions: machine, and the files of the program.
-fn changed(then: &Run, now: &Run) -> Option<String> {
+fn changed(then: &SavedRun, now: &SavedRun) -> Option<String> {
     let mut all = match (&then.machine, &now.machine) {
         (Some(then), Some(now)) => then.differences(now),
         _ => Vec::new(),
@@ -171,14 +175,14 @@ mod tests {
     use pagewise_model::conditions::FileMark;
     use pagewise_model::constructed;
     use pagewise_model::run::RunKind;
-    use pagewise_model::spec::{Spec, StdoutTo};
-    use pagewise_model::trial::{Experiment, Quantity};
+    use pagewise_model::spec::{SessionSpec, StdoutTarget};
+    use pagewise_model::trial::{ComparedQuantity, Experiment};
     use std::path::PathBuf;
 
-    fn run(id: &str, kernel: &str, word: &str) -> Run {
-        let mut run = Run::new(RunKind::Tune, id.to_owned(), 5, vec!["app".to_owned()]);
+    fn run(id: &str, kernel: &str, word: &str) -> SavedRun {
+        let mut run = SavedRun::new(RunKind::Tune, id.to_owned(), 5, vec!["app".to_owned()]);
         run.machine = Some(Machine { kernel: kernel.to_owned(), ..constructed::machine() });
-        let usage = |ms: u64| pagewise_model::usage::Usage {
+        let usage = |ms: u64| pagewise_model::usage::ProgramUsage {
             wall_ns: Nanos::millis(ms),
             ..constructed::usage()
         };
@@ -202,7 +206,7 @@ mod tests {
         run
     }
 
-    fn with_program(mut run: Run, bytes: u64) -> Run {
+    fn with_program(mut run: SavedRun, bytes: u64) -> SavedRun {
         let mark = FileMark {
             path: "/usr/bin/app".into(),
             bytes,
@@ -217,11 +221,12 @@ mod tests {
     #[test]
     fn sessions_that_write_elsewhere_are_another_trend() {
         let to = |id: &str, stdout| {
-            let mut spec = Spec::new(vec!["app".into()], PathBuf::from("/"), 1);
+            let mut spec = SessionSpec::new(vec!["app".into()], PathBuf::from("/"), 1);
             spec.stdout = stdout;
-            Run { spec: Some(spec), ..run(id, "6.1", "keep") }
+            SavedRun { spec: Some(spec), ..run(id, "6.1", "keep") }
         };
-        let runs = [("a", StdoutTo::Null), ("b", StdoutTo::Pipe), ("c", StdoutTo::Null)];
+        let runs =
+            [("a", StdoutTarget::Null), ("b", StdoutTarget::Pipe), ("c", StdoutTarget::Null)];
         let all = trends(&runs.map(|(id, stdout)| to(id, stdout)));
         let ids: Vec<_> = all.iter().flat_map(|one| &one.points).map(|one| &one.run).collect();
         assert_eq!(ids, ["a", "c"]);
@@ -236,11 +241,14 @@ mod tests {
         assert_eq!((one.run.as_str(), one.new_run.as_deref()), ("a", Some("b")));
         assert_eq!(one.change.as_deref(), Some("kernel 6.1 / 6.18; /usr/bin/app was replaced"));
         // What recheck has found counts for both.
-        let known = |standing| Recheck { standing, ..one.clone() };
-        let open = known(Standing::CannotTell);
+        let known = |standing| GainRecheck { standing, ..one.clone() };
+        let open = known(GainStanding::CannotTell);
         assert_eq!(lost_gains(&[then.clone(), now.clone()], &[open]).len(), 1);
-        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Holds)]), []);
-        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Vanished)]).len(), 1);
+        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(GainStanding::Holds)]), []);
+        assert_eq!(
+            lost_gains(&[then.clone(), now.clone()], &[known(GainStanding::Vanished)]).len(),
+            1
+        );
         // It was proven again since.
         assert_eq!(lost_gains(&[then.clone(), now.clone(), run("c", "6.18", "keep")], &[]), []);
         // Neither other machines nor open verdicts say anything.
@@ -256,36 +264,36 @@ mod tests {
     #[test]
     fn a_session_with_another_goal_or_output_rules_nothing_out() {
         let (then, mut now) = (run("a", "6.1", "keep"), run("b", "6.1", "no_gain"));
-        now.experiment.as_mut().unwrap().design.quantity = Quantity::Memory;
+        now.experiment.as_mut().unwrap().design.quantity = ComparedQuantity::Memory;
         assert_eq!(lost_gains(&[then.clone(), now], &[]), []);
         let mut now = run("b", "6.1", "no_gain");
-        let spec = Spec::new(Vec::new(), PathBuf::new(), 1);
-        now.spec = Some(Spec { stdout: StdoutTo::Pipe, ..spec });
+        let spec = SessionSpec::new(Vec::new(), PathBuf::new(), 1);
+        now.spec = Some(SessionSpec { stdout: StdoutTarget::Pipe, ..spec });
         assert_eq!(lost_gains(&[then.clone(), now.clone()], &[]), []);
-        let then = Run { spec: now.spec.clone(), ..then };
+        let then = SavedRun { spec: now.spec.clone(), ..then };
         assert_eq!(lost_gains(&[then, now], &[]).len(), 1);
     }
 
     #[test]
     fn of_recheck_and_sessions_the_newest_counts() {
         let session =
-            |id: &str, started_unix_ns, word| Run { started_unix_ns, ..run(id, "6.1", word) };
+            |id: &str, started_unix_ns, word| SavedRun { started_unix_ns, ..run(id, "6.1", word) };
         let (then, now) = (session("a", 10, "keep"), session("b", 30, "no_gain"));
         let lost = lost_gains(&[then.clone(), now.clone()], &[]);
-        let again = |at_unix_ns, standing| Recheck {
+        let again = |at_unix_ns, standing| GainRecheck {
             at_unix_ns,
             standing,
             new_run: Some("gone".into()),
             ..lost[0].clone()
         };
         let ruled_out = [then.clone(), now];
-        assert_eq!(lost_gains(&ruled_out, &[again(20, Standing::Holds)]), lost);
-        assert_eq!(lost_gains(&ruled_out, &[again(40, Standing::Holds)]), []);
+        assert_eq!(lost_gains(&ruled_out, &[again(20, GainStanding::Holds)]), lost);
+        assert_eq!(lost_gains(&ruled_out, &[again(40, GainStanding::Holds)]), []);
         // A gain that was proven again has not vanished. A gain that was not settled since has.
         let proven = [then.clone(), session("c", 30, "keep")];
-        let early = [again(20, Standing::Vanished)];
+        let early = [again(20, GainStanding::Vanished)];
         assert_eq!(lost_gains(&proven, &early), []);
-        let late = [again(40, Standing::Vanished)];
+        let late = [again(40, GainStanding::Vanished)];
         assert_eq!(lost_gains(&proven, &late), late);
         let open = [then, session("c", 30, "cannot_tell")];
         assert_eq!(lost_gains(&open, &early), early);

@@ -15,7 +15,7 @@ const VISITED_SHARE: f64 = 0.1;
 
 /// What the kernel's counter of the arm's mechanism read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mechanism {
+pub enum MechanismReadings {
     /// The arm has no counter: this check is passed over.
     None,
     /// Readings, one per run; a reading that failed counts as 0.
@@ -27,7 +27,7 @@ pub enum Mechanism {
     },
 }
 
-impl Mechanism {
+impl MechanismReadings {
     /// Took hold in at least [`HELD_SHARE`] of the arm's runs, and was idle in the control's.
     #[must_use]
     pub fn moved(&self) -> bool {
@@ -88,8 +88,8 @@ impl Mechanism {
 mod tests {
     use super::*;
 
-    fn counter(arm: &[u64], control: &[u64]) -> Mechanism {
-        Mechanism::Counter { arm: arm.into(), control: control.into() }
+    fn counter(arm: &[u64], control: &[u64]) -> MechanismReadings {
+        MechanismReadings::Counter { arm: arm.into(), control: control.into() }
     }
 
     #[test]

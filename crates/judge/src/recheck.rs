@@ -1,30 +1,32 @@
 //! Whether a gain that was proven once still holds.
 
-use pagewise_model::recheck::{Gain, Standing};
-use pagewise_model::run::Run;
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::recheck::{ArmGain, GainStanding};
+use pagewise_model::run::SavedRun;
+use pagewise_model::trial::{ArmVerdict, VerdictWord};
 
 /// The verdict of `run` on `arm`.
 #[must_use]
-pub fn verdict<'a>(run: &'a Run, arm: &str) -> Option<&'a Verdict> {
+pub fn verdict<'a>(run: &'a SavedRun, arm: &str) -> Option<&'a ArmVerdict> {
     run.experiment.as_ref()?.verdicts.iter().find(|verdict| verdict.arm == arm)
 }
 
 /// The gain in a verdict.
 #[must_use]
-pub fn gain(verdict: Option<&Verdict>) -> Option<Gain> {
+pub fn gain(verdict: Option<&ArmVerdict>) -> Option<ArmGain> {
     let effect = verdict?.effect.as_ref()?;
-    Some(Gain { ratio: effect.ratio, low: effect.ratio_low, high: effect.ratio_high })
+    Some(ArmGain { ratio: effect.ratio, low: effect.ratio_low, high: effect.ratio_high })
 }
 
 /// What the new verdict says about the old gain. A gain that is only likely now is neither proven nor ruled
 /// out.
 #[must_use]
-pub fn standing(now: Option<&Verdict>) -> Standing {
+pub fn standing(now: Option<&ArmVerdict>) -> GainStanding {
     match now.map(|verdict| verdict.word) {
-        Some(Word::Keep) => Standing::Holds,
-        Some(Word::NoGain | Word::Slower | Word::Reject) => Standing::Vanished,
-        _ => Standing::CannotTell,
+        Some(VerdictWord::Keep) => GainStanding::Holds,
+        Some(VerdictWord::NoGain | VerdictWord::Slower | VerdictWord::Reject) => {
+            GainStanding::Vanished
+        }
+        _ => GainStanding::CannotTell,
     }
 }
 
@@ -40,10 +42,13 @@ mod tests {
             });
             standing(Some(&serde_json::from_value(verdict).unwrap()))
         };
-        assert_eq!(of("keep"), Standing::Holds);
-        assert_eq!([of("no_gain"), of("slower"), of("reject")], [Standing::Vanished; 3]);
-        assert_eq!([of("likely"), of("cannot_tell"), of("not_tried")], [Standing::CannotTell; 3]);
-        assert_eq!(standing(None), Standing::CannotTell);
+        assert_eq!(of("keep"), GainStanding::Holds);
+        assert_eq!([of("no_gain"), of("slower"), of("reject")], [GainStanding::Vanished; 3]);
+        assert_eq!(
+            [of("likely"), of("cannot_tell"), of("not_tried")],
+            [GainStanding::CannotTell; 3]
+        );
+        assert_eq!(standing(None), GainStanding::CannotTell);
         assert_eq!(gain(None), None);
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! One of the two decides a session; a guard bounds the other. A user who pays for both wants to see all arms
 //! together: which arms no other arm beats in both, and how much memory an arm takes for the time that it
-//! saves. Figures are medians over the runs that count. Memory is [`Usage::peak_memory`].
+//! saves. Figures are medians over the runs that count. Memory is [`ProgramUsage::peak_memory`].
 //!
 //! Differences below [`SAME`] count as none. Not judged here: whether a difference is proven. The verdict
 //! says so for the deciding quantity, the guard for the other.
 
 use pagewise_model::trial::{Experiment, TimeAndMemory};
-use pagewise_model::usage::{Usage, typical};
+use pagewise_model::usage::{ProgramUsage, typical};
 use pagewise_model::{Bytes, Nanos};
 
 /// Two figures that differ by less than this share are the same.
@@ -19,9 +19,9 @@ pub const SAME: f64 = 0.01;
 pub fn side_by_side(experiment: &Experiment) -> Vec<TimeAndMemory> {
     let figures = |arm: &str, at_once: bool| {
         let points = experiment.points_in(arm, at_once);
-        let runs: Vec<Usage> = points.map(|point| point.usage.clone()).collect();
+        let runs: Vec<ProgramUsage> = points.map(|point| point.usage.clone()).collect();
         // Runs at once share a CPU, so only their CPU time is meaningful.
-        let time = |usage: &Usage| if at_once { usage.cpu_ns().0 } else { usage.wall_ns.0 };
+        let time = |usage: &ProgramUsage| if at_once { usage.cpu_ns().0 } else { usage.wall_ns.0 };
         Some((typical(&runs, time)?, typical(&runs, |usage| usage.peak_memory().0)?))
     };
     let control = &experiment.design.control;
@@ -73,13 +73,17 @@ fn beats(one: &TimeAndMemory, other: &TimeAndMemory) -> bool {
 mod tests {
     use super::*;
     use pagewise_model::constructed::usage;
-    use pagewise_model::trial::{Block, Design, Point, Quantity};
+    use pagewise_model::trial::{ArmRun, ComparedQuantity, ExperimentBlock, ExperimentDesign};
 
     /// An experiment of arms with these milliseconds and MiB, the first the control.
     fn experiment(arms: &[(&str, u64, u64)]) -> Experiment {
-        let point = |&(arm, ms, mib): &(&str, u64, u64)| Point {
+        let point = |&(arm, ms, mib): &(&str, u64, u64)| ArmRun {
             arm: arm.to_owned(),
-            usage: Usage { wall_ns: Nanos::millis(ms), peak_rss_bytes: Bytes::mib(mib), ..usage() },
+            usage: ProgramUsage {
+                wall_ns: Nanos::millis(ms),
+                peak_rss_bytes: Bytes::mib(mib),
+                ..usage()
+            },
             mechanism: None,
             idle_mechanisms: Vec::new(),
             huge_faults: 0,
@@ -88,15 +92,15 @@ mod tests {
         let points = arms.iter().map(point).collect();
         let (control, others) = arms.split_first().unwrap();
         Experiment {
-            design: Design {
-                quantity: Quantity::Time,
+            design: ExperimentDesign {
+                quantity: ComparedQuantity::Time,
                 guards: Vec::new(),
                 seed: 0,
                 budget_ns: Nanos::secs(1),
                 control: control.0.to_owned(),
                 arms: others.iter().map(|arm| arm.0.to_owned()).collect(),
             },
-            blocks: vec![Block { points, ..Block::default() }],
+            blocks: vec![ExperimentBlock { points, ..ExperimentBlock::default() }],
             verdicts: Vec::new(),
             guarded: Vec::new(),
             time_and_memory: Vec::new(),

@@ -1,7 +1,7 @@
 //! Stacks labelled by hand, and the rules checked against the symbols of seven kernel generations.
 
-use pagewise_judge::activity::{Release, classify, dead_rules, judge, rules};
-use pagewise_model::profile::{What, Why};
+use pagewise_judge::activity::{KernelRelease, classify, dead_rules, judge, rules};
+use pagewise_model::profile::{ProfileActivity, ProfileReason};
 use std::collections::{HashMap, HashSet};
 
 const STACKS: &str = include_str!("fixtures/stacks.txt");
@@ -44,8 +44,8 @@ fn labelled_stacks_get_their_label() {
 }
 
 /// The label of what and why in the form of the examples; calls as in the table of rules.
-fn cell(what: What, why: &Why) -> String {
-    let call = if matches!(why, Why::Call(_)) { "call:" } else { "" };
+fn cell(what: ProfileActivity, why: &ProfileReason) -> String {
+    let call = if matches!(why, ProfileReason::Call(_)) { "call:" } else { "" };
     format!("{}/{call}{}", what.into_str(), why.name())
 }
 
@@ -65,8 +65,14 @@ fn labelled_stacks_are_in_their_bucket() {
     // Every what and every why of a kernel stack has an example.
     let labels: Vec<&str> = lines(CELLS).filter_map(|line| line.split(": ").next()).collect();
     let has = |part: &str| labels.iter().any(|label| label.split('/').any(|half| half == part));
-    let whats = What::ALL.iter().filter(|what| **what != What::User).map(|what| what.into_str());
-    let whys = Why::plain().iter().filter(|why| **why != Why::Own).map(Why::name);
+    let whats = ProfileActivity::ALL
+        .iter()
+        .filter(|what| **what != ProfileActivity::User)
+        .map(|what| what.into_str());
+    let whys = ProfileReason::plain()
+        .iter()
+        .filter(|why| **why != ProfileReason::Own)
+        .map(ProfileReason::name);
     let missing: Vec<&str> = whats.chain(whys).filter(|name| !has(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
@@ -76,7 +82,7 @@ fn no_rule_is_dead_on_any_supported_kernel() {
     let generations = generations();
     assert_eq!(generations.len(), 7);
     for (version, symbols) in &generations {
-        let release = Release::parse(version).expect("a release");
+        let release = KernelRelease::parse(version).expect("a release");
         let dead: Vec<&str> = dead_rules(symbols, release).iter().map(|rule| rule.name).collect();
         assert!(dead.is_empty(), "Linux {version}: {dead:?}");
     }
@@ -101,7 +107,7 @@ fn no_symbol_of_a_rule_is_unheard_of() {
 #[test]
 fn a_kernel_without_a_rules_symbols_makes_it_dead() {
     let without_copies: HashSet<&str> = ["filemap_read", "clear_page_erms"].into();
-    let release = Release(6, 18);
+    let release = KernelRelease(6, 18);
     let dead = dead_rules(&without_copies, release);
     let meant = rules().iter().filter(|rule| rule.kernels.contains(release)).count();
     assert_eq!(dead.len(), meant - 2);
@@ -109,5 +115,7 @@ fn a_kernel_without_a_rules_symbols_makes_it_dead() {
     // A rule for older kernels is not missed on a kernel that never had its symbols.
     let former = "user copies of former generations";
     assert!(dead.iter().all(|rule| rule.name != former));
-    assert!(dead_rules(&without_copies, Release(5, 4)).iter().any(|rule| rule.name == former));
+    assert!(
+        dead_rules(&without_copies, KernelRelease(5, 4)).iter().any(|rule| rule.name == former)
+    );
 }

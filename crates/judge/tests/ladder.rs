@@ -1,24 +1,24 @@
 //! A recorded ladder, judged again: the account closes, and the claims match the recording.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pagewise_judge::bench::pipe::{Known, claims, judge};
-use pagewise_model::bench::{Answer, Claim};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_judge::bench::pipe::{PipeContext, claims, judge};
+use pagewise_model::bench::{BenchClaim, ClaimAnswer};
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Fact, PageSize};
 
 #[test]
 fn a_recording_judged_again_closes_its_accounts() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ladders/busy.json");
-    let run = Run::from_json(&std::fs::read(path).unwrap()).unwrap();
-    let Some(Body::Bench(Bench::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let run = SavedRun::from_json(&std::fs::read(path).unwrap()).unwrap();
+    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
     let now = claims(&ladder);
-    let texts = |claims: &[Claim]| claims.iter().map(|c| c.claim.clone()).collect::<Vec<_>>();
+    let texts = |claims: &[BenchClaim]| claims.iter().map(|c| c.claim.clone()).collect::<Vec<_>>();
     assert_eq!(texts(&now), texts(&ladder.claims));
     // This ladder has neither two of the published rungs nor several sizes.
-    assert!(now.iter().all(|claim| claim.answer == Answer::CannotTell), "{now:#?}");
+    assert!(now.iter().all(|claim| claim.answer == ClaimAnswer::CannotTell), "{now:#?}");
     let before = ladder.judgement.as_ref().unwrap();
-    let known = Known {
+    let known = PipeContext {
         prices: run.prices.as_ref(),
         reference: &before.prices,
         base_page: PageSize::BASE_4K,

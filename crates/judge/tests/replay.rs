@@ -2,21 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pagewise_judge::race::{Block, Counter, Entrant, Goal, Policy, Terms, Unit};
-use pagewise_model::run::Run;
-use pagewise_model::service::Mode;
-use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_judge::race::{
+    BlockUnit, RaceBlock, RaceEntrant, RaceGoal, RacePolicy, RaceTerms, RemedyCounter,
+};
+use pagewise_model::run::SavedRun;
+use pagewise_model::service::ServiceMode;
+use pagewise_model::trial::{ArmVerdict, Experiment, VerdictWord};
 use std::path::{Path, PathBuf};
 
 /// All saved sessions with an experiment.
-fn recorded() -> Vec<(PathBuf, Run)> {
+fn recorded() -> Vec<(PathBuf, SavedRun)> {
     // The sessions in fixtures/runs were recorded with wider intervals.
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cookbook");
     let files = fixtures.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let mut runs: Vec<(PathBuf, Run)> = files
+    let mut runs: Vec<(PathBuf, SavedRun)> = files
         .filter(|path| path.extension().is_some_and(|end| end == "json"))
         .map(|path| {
-            let run = Run::from_json(&std::fs::read(&path).unwrap()).unwrap();
+            let run = SavedRun::from_json(&std::fs::read(&path).unwrap()).unwrap();
             (path, run)
         })
         .filter(|(_, run)| run.experiment.is_some())
@@ -26,59 +28,59 @@ fn recorded() -> Vec<(PathBuf, Run)> {
 }
 
 /// The counter that shows that an arm acts, by its remedy and by what was read of it.
-fn counter(run: &Run, experiment: &Experiment, arm: &str) -> Counter {
+fn counter(run: &SavedRun, experiment: &Experiment, arm: &str) -> RemedyCounter {
     if run.service.is_none() {
         let is_read = experiment.points_of(arm).any(|point| point.mechanism.is_some());
-        return if is_read { Counter::OfRun } else { Counter::None };
+        return if is_read { RemedyCounter::OfRun } else { RemedyCounter::None };
     }
     match arm.split('=').next() {
-        Some("heap-huge") => Counter::AnonHuge,
-        Some("text-huge") => Counter::FileHuge,
-        _ => Counter::None,
+        Some("heap-huge") => RemedyCounter::AnonHuge,
+        Some("text-huge") => RemedyCounter::FileHuge,
+        _ => RemedyCounter::None,
     }
 }
 
-fn replayed(run: &Run, experiment: &Experiment) -> Policy {
+fn replayed(run: &SavedRun, experiment: &Experiment) -> RacePolicy {
     let design = &experiment.design;
-    let terms = Terms {
+    let terms = RaceTerms {
         quantity: design.quantity,
         guards: design.guards.clone(),
-        goal: Goal::Gain,
+        goal: RaceGoal::Gain,
         unit: match run.service.as_ref().map(|service| service.mode) {
-            None => Unit::Runs,
-            Some(Mode::Toggle) => Unit::WatchedPair,
-            Some(_) => Unit::Pair,
+            None => BlockUnit::Runs,
+            Some(ServiceMode::Toggle) => BlockUnit::WatchedPair,
+            Some(_) => BlockUnit::Pair,
         },
         control: design.control.clone(),
         seed: design.seed,
         budget: design.budget_ns,
         most_at_once: experiment.blocks.iter().any(|block| block.at_once).then_some(Ok(4)),
     };
-    let entrant = |name: &String| Entrant {
+    let entrant = |name: &String| RaceEntrant {
         name: name.clone(),
         counter: counter(run, experiment, name),
         barred: None,
         at_once: experiment.is_at_once(name),
     };
-    let runs = experiment.blocks.iter().cloned().map(Block::Runs);
+    let runs = experiment.blocks.iter().cloned().map(RaceBlock::Runs);
     let pairs = run.service.iter().flat_map(|service| service.pairs.iter().cloned());
-    let blocks = runs.chain(pairs.map(Block::Pair)).collect();
-    Policy::new(terms, design.arms.iter().map(entrant).collect(), blocks)
+    let blocks = runs.chain(pairs.map(RaceBlock::Pair)).collect();
+    RacePolicy::new(terms, design.arms.iter().map(entrant).collect(), blocks)
 }
 
 /// Both verdicts say the same about time, memory and counters. Not compared: what depends on the length of a
 /// run, and words that rest on other facts (an output that differs, a failed start).
-fn assert_equal(place: &str, saved: &Verdict, now: &Verdict) {
-    let rests_elsewhere = matches!(saved.word, Word::Reject | Word::NotTried)
+fn assert_equal(place: &str, saved: &ArmVerdict, now: &ArmVerdict) {
+    let rests_elsewhere = matches!(saved.word, VerdictWord::Reject | VerdictWord::NotTried)
         || saved.why.ends_with("its output is not compared yet");
     // Later versions rule out gains above 1%.
     let is_less = |saved, now| (saved, now) == (Some(0.02), Some(0.01));
     let rules_out_less = is_less(saved.no_gain_above_share, now.no_gain_above_share);
     // In later versions *likely* needs an interval without *no gain* in it.
     let is_open = saved.effect.as_ref().is_some_and(|effect| effect.ratio_high >= 1.0);
-    let was_likely = saved.word == Word::Likely && is_open;
+    let was_likely = saved.word == VerdictWord::Likely && is_open;
     if was_likely {
-        assert_eq!(now.word, Word::CannotTell, "{place}");
+        assert_eq!(now.word, VerdictWord::CannotTell, "{place}");
     } else if !rests_elsewhere {
         assert_eq!(saved.word, now.word, "{place}");
         let less =

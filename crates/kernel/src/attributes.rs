@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attribute {
+pub struct ExtendedAttribute {
     /// Its name, including the namespace prefix.
     pub name: CString,
     /// Its bytes.
     pub value: Vec<u8>,
 }
 
-impl Attribute {
+impl ExtendedAttribute {
     /// Its name for messages.
     #[must_use]
     pub fn label(&self) -> String {
@@ -79,7 +79,7 @@ pub fn without_execution(mut list: Vec<u8>) -> Vec<u8> {
 ///
 /// # Errors
 /// When they cannot be read, or change meanwhile.
-pub fn list(file: &impl AsFd, subject: &str) -> Result<Vec<Attribute>, SysError> {
+pub fn list(file: &impl AsFd, subject: &str) -> Result<Vec<ExtendedAttribute>, SysError> {
     let failed = |e| SysError::new("flistxattr", subject, e);
     let len = match flistxattr_query(file) {
         Ok(len) => len,
@@ -93,7 +93,7 @@ pub fn list(file: &impl AsFd, subject: &str) -> Result<Vec<Attribute>, SysError>
     names.filter_map(|name| CString::new(name).ok()).map(|name| read(file, name, subject)).collect()
 }
 
-fn read(file: &impl AsFd, name: CString, subject: &str) -> Result<Attribute, SysError> {
+fn read(file: &impl AsFd, name: CString, subject: &str) -> Result<ExtendedAttribute, SysError> {
     let failed =
         |e| SysError::new("fgetxattr", format!("{} of {subject}", name.to_string_lossy()), e);
     let mut value = vec![0; fgetxattr_query(file, name.as_c_str()).map_err(failed)?];
@@ -101,7 +101,7 @@ fn read(file: &impl AsFd, name: CString, subject: &str) -> Result<Attribute, Sys
         let used = fgetxattr(file, name.as_c_str(), &mut value[..]).map_err(failed)?;
         value.truncate(used);
     }
-    Ok(Attribute { name, value })
+    Ok(ExtendedAttribute { name, value })
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = File::create(dir.path().join("file")).unwrap();
         let before = list(&file, "file").unwrap();
-        let named = |name: &str, value: &[u8]| Attribute {
+        let named = |name: &str, value: &[u8]| ExtendedAttribute {
             name: CString::new(name).unwrap(),
             value: value.to_vec(),
         };
@@ -133,7 +133,7 @@ mod tests {
     fn a_file_system_without_attributes_has_none_and_takes_none() {
         let file = File::open("/proc/self/status").unwrap();
         assert_eq!(list(&file, "status").unwrap(), []);
-        let attribute = Attribute { name: CString::new("user.x").unwrap(), value: vec![1] };
+        let attribute = ExtendedAttribute { name: CString::new("user.x").unwrap(), value: vec![1] };
         assert_eq!(attribute.set(&file).unwrap_err().call, "fsetxattr");
     }
 }

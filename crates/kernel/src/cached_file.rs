@@ -19,7 +19,7 @@ use crate::file_view::{self, FileView, is_answered_for, is_cached};
 use crate::proc::holders::{self, HolderSearch};
 use crate::{cachestat, file_system, page_frames, page_size, pagemap};
 use pagewise_model::address::FrameFlags;
-use pagewise_model::cache::{CacheCounts, CacheState, FolioShare, Holders, Slot, SlotMap};
+use pagewise_model::cache::{CacheCounts, CacheSlot, CacheState, FileHolders, FolioShare, SlotMap};
 use pagewise_model::{Bytes, Fact};
 use rustix::fs::Advice;
 use std::collections::BTreeMap;
@@ -35,13 +35,13 @@ const FRAMES_AT_ONCE: usize = 1 << 12;
 
 /// A regular file with content, open for reading.
 #[derive(Debug)]
-pub struct CachedFile {
+pub struct PageCacheFile {
     path: PathBuf,
     file: File,
     len: usize,
 }
 
-impl CachedFile {
+impl PageCacheFile {
     /// Opens it.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl CachedFile {
     ///
     /// # Errors
     /// When the processes cannot be listed.
-    pub fn holders(&self) -> Result<Holders, SysError> {
+    pub fn holders(&self) -> Result<FileHolders, SysError> {
         holders::find(&HolderSearch::for_mapping(&self.view()?.listed()?))
     }
 
@@ -158,21 +158,21 @@ impl CachedFile {
     }
 
     /// The slots according to `mincore`, and the number of cached bytes.
-    fn resident_slots(&self, view: &FileView) -> Result<(Vec<Slot>, Bytes), SysError> {
+    fn resident_slots(&self, view: &FileView) -> Result<(Vec<CacheSlot>, Bytes), SysError> {
         let page = page_size::base().bytes() as usize;
         let slot_pages = slot_len() / page;
         let (mut slots, mut cached) = (Vec::new(), 0_u64);
         for (window, is_empty) in self.counted_windows(view) {
             if is_empty {
-                slots.extend(repeat_n(Slot::Absent, window.len().div_ceil(slot_len())));
+                slots.extend(repeat_n(CacheSlot::Absent, window.len().div_ceil(slot_len())));
                 continue;
             }
             let pages = view.resident_pages(window.start, window.len())?;
             cached += pages.iter().filter(|page| **page).count() as u64;
             slots.extend(pages.chunks(slot_pages).map(|pages| match pages {
-                pages if pages.iter().all(|page| *page) => Slot::Whole,
-                pages if pages.iter().any(|page| *page) => Slot::Part,
-                _ => Slot::Absent,
+                pages if pages.iter().all(|page| *page) => CacheSlot::Whole,
+                pages if pages.iter().any(|page| *page) => CacheSlot::Part,
+                _ => CacheSlot::Absent,
             }));
         }
         Ok((slots, Bytes(cached * page as u64)))
@@ -198,11 +198,11 @@ impl CachedFile {
     }
 
     /// The slots, by whether their first page can be read without waiting.
-    fn asked_slots(&self) -> Result<Vec<Slot>, SysError> {
+    fn asked_slots(&self) -> Result<Vec<CacheSlot>, SysError> {
         self.read_nothing_ahead()?;
         let asked = |offset: usize| match is_cached(&self.file, offset as u64) {
-            true => Slot::Asked,
-            false => Slot::Absent,
+            true => CacheSlot::Asked,
+            false => CacheSlot::Absent,
         };
         let slots = (0..self.len).step_by(slot_len()).map(asked).collect();
         self.advise(Advice::Normal, "POSIX_FADV_NORMAL")?;
@@ -253,9 +253,9 @@ fn slot_len() -> usize {
 
 /// Enters a page of each slot that may be huge, and marks the huge ones. Before Linux 6.7 the kernel does not
 /// report which ones are huge; then either all slots are marked or none.
-fn mark_huge(view: &FileView, slots: &mut [Slot]) {
+fn mark_huge(view: &FileView, slots: &mut [CacheSlot]) {
     for (at, slot) in slots.iter().enumerate() {
-        if matches!(slot, Slot::Whole | Slot::Asked) {
+        if matches!(slot, CacheSlot::Whole | CacheSlot::Asked) {
             // A page that cannot be entered is not mapped huge, and is reported so.
             let _left_small = view.enter(at * slot_len(), 1);
         }
@@ -263,13 +263,13 @@ fn mark_huge(view: &FileView, slots: &mut [Slot]) {
     let found = view.huge_ranges();
     for range in found.unwrap_or_else(|_| all_or_none(view, slots).into_iter().collect()) {
         let (first, end) = (range.start as usize / slot_len(), range.end as usize / slot_len());
-        slots.iter_mut().take(end).skip(first).for_each(|slot| *slot = Slot::Huge);
+        slots.iter_mut().take(end).skip(first).for_each(|slot| *slot = CacheSlot::Huge);
     }
 }
 
 /// The range of all slots, if the sum in `smaps` shows that all are huge.
-fn all_or_none(view: &FileView, slots: &[Slot]) -> Option<Range<u64>> {
-    let is_entered = |slot: &Slot| matches!(slot, Slot::Whole | Slot::Asked);
+fn all_or_none(view: &FileView, slots: &[CacheSlot]) -> Option<Range<u64>> {
+    let is_entered = |slot: &CacheSlot| matches!(slot, CacheSlot::Whole | CacheSlot::Asked);
     let whole = (view.len() / slot_len() * slot_len()) as u64;
     let is_all = slots.iter().all(is_entered)
         && view.huge_bytes().is_ok_and(|huge| huge > Bytes(0) && huge.0 >= whole);
@@ -331,7 +331,7 @@ mod tests {
     use std::io::Write;
 
     /// A file of whole pages, written page by page and synced to disk.
-    fn written(pages: u64) -> (tempfile::TempDir, CachedFile) {
+    fn written(pages: u64) -> (tempfile::TempDir, PageCacheFile) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let mut file = File::create(&path).unwrap();
@@ -340,7 +340,7 @@ mod tests {
             file.write_all(&page).unwrap();
         }
         file.sync_all().unwrap();
-        let opened = CachedFile::open(&path).unwrap();
+        let opened = PageCacheFile::open(&path).unwrap();
         (dir, opened)
     }
 
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(state.cached_bytes, Fact::Known(file.size()));
         assert_eq!(
             (state.slots.0.as_slice(), state.huge_bytes),
-            (&[Slot::Whole][..], Fact::Known(Bytes(0)))
+            (&[CacheSlot::Whole][..], Fact::Known(Bytes(0)))
         );
         match &state.folios {
             Fact::Known(folios) => {
@@ -363,7 +363,7 @@ mod tests {
         file.drop_cached().unwrap();
         let after = file.look().unwrap();
         match after.cached_bytes {
-            Fact::Known(Bytes(0)) => assert_eq!(after.slots.0, [Slot::Absent]),
+            Fact::Known(Bytes(0)) => assert_eq!(after.slots.0, [CacheSlot::Absent]),
             left => println!("SKIP dropping: this file system keeps {left:?}"),
         }
     }

@@ -13,7 +13,7 @@
 //! go meanwhile. A page that the device delivers during the probe counts as cached. Cost: 2 ns per page, 0.5
 //! us in files of others.
 
-use crate::cached_file::{CachedFile, runs};
+use crate::cached_file::{PageCacheFile, runs};
 use crate::error::SysError;
 use crate::file_view::{is_answered_for, is_cached};
 use crate::page_size;
@@ -29,7 +29,7 @@ const GROUP: u64 = 16;
 /// How long a requested page may take to arrive.
 const ON_ITS_WAY: Duration = Duration::from_millis(10);
 
-impl CachedFile {
+impl PageCacheFile {
     /// The cached pages.
     ///
     /// # Errors
@@ -150,17 +150,17 @@ impl CachedFile {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use pagewise_model::cache::Slot;
+    use pagewise_model::cache::CacheSlot;
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     /// A file of 64 pages. 8 pages from page 16 on, and page 40, are cached. `None` if the file system keeps
     /// all pages.
-    fn in_part(dir: &tempfile::TempDir) -> Option<CachedFile> {
+    fn in_part(dir: &tempfile::TempDir) -> Option<PageCacheFile> {
         let page = page_size::base().bytes();
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; 64 * page as usize]).unwrap();
-        let file = CachedFile::open(&path).unwrap();
+        let file = PageCacheFile::open(&path).unwrap();
         file.file().sync_all().unwrap();
         file.drop_cached().unwrap();
         if file.cached_pages().unwrap().count() > 0 {
@@ -200,7 +200,7 @@ mod tests {
         for page_number in at {
             file.write_all_at(b"x", page_number * page).unwrap();
         }
-        let file = CachedFile::open(&path).unwrap();
+        let file = PageCacheFile::open(&path).unwrap();
         if !file.file_system().unwrap().counts_own_pages || file.counts().is_err() {
             return println!("SKIP of_a_sparse_file: the kernel does not count its pages");
         }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(cached.ranges().collect::<Vec<_>>(), at.map(|page| page..page + 1));
         let seen = file.look().unwrap();
         assert_eq!(seen.cached_bytes, Fact::Known(Bytes(3 * page)));
-        let slots = seen.slots.0.iter().enumerate().filter(|(_, slot)| **slot != Slot::Absent);
+        let slots = seen.slots.0.iter().enumerate().filter(|(_, slot)| **slot != CacheSlot::Absent);
         let places = at.map(|number| (number * page / page_size::huge().bytes()) as usize);
         assert_eq!(slots.map(|(place, _)| place).collect::<Vec<_>>(), places);
         assert_eq!(seen.slots.0.len() as u64, len.div_ceil(page_size::huge().bytes()));

@@ -13,11 +13,11 @@ pub(crate) fn errno_in_child(probe: impl FnOnce() -> i32) -> Result<i32, SysErro
 
 /// A child that waits until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Sleeper {
+pub(crate) struct SleepingChild {
     pid: i32,
 }
 
-impl Sleeper {
+impl SleepingChild {
     pub(crate) fn start() -> Result<Self, SysError> {
         match fork()? {
             Some(pid) => Ok(Self { pid }),
@@ -33,7 +33,7 @@ impl Sleeper {
     }
 }
 
-impl Drop for Sleeper {
+impl Drop for SleepingChild {
     fn drop(&mut self) {
         // SAFETY: this is an unreaped child of this process, so its pid cannot belong to another one.
         let killed = unsafe { libc::kill(self.pid, libc::SIGKILL) };
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_gone_when_dropped() {
-        let sleeper = Sleeper::start().unwrap();
+        let sleeper = SleepingChild::start().unwrap();
         let pid = sleeper.pid();
         assert!(crate::proc::stat::read(pid).is_ok());
         drop(sleeper);

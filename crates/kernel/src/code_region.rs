@@ -8,23 +8,23 @@
 //! per base page.
 
 use crate::error::SysError;
-use crate::region::Region;
+use crate::region::MemoryRegion;
 use rustix::mm::MprotectFlags;
 
 /// A region that is readable and executable, but not writable.
 #[derive(Debug)]
-pub struct CodeRegion(Region);
+pub struct CodeRegion(MemoryRegion);
 
 impl CodeRegion {
     /// Makes a written region executable and read-only.
     ///
     /// # Errors
     /// EACCES if memory that was written may not be executed.
-    pub fn close(region: Region) -> Result<Self, SysError> {
+    pub fn close(region: MemoryRegion) -> Result<Self, SysError> {
         let rights = MprotectFlags::READ | MprotectFlags::EXEC;
         let (start, len) = (region.as_ptr().cast_mut().cast(), region.as_slice().len());
         // SAFETY: the range is all of a region that was handed over, so no reference exists through which it
-        // could be written. It stays readable, which is all that `Region` needs for `&`.
+        // could be written. It stays readable, which is all that `MemoryRegion` needs for `&`.
         unsafe { rustix::mm::mprotect(start, len, rights) }
             .map(|()| Self(region))
             .map_err(|e| SysError::new("mprotect", "memory that is to be executed", e))
@@ -32,7 +32,7 @@ impl CodeRegion {
 
     /// The memory, for reading it and examining its pages.
     #[must_use]
-    pub const fn region(&self) -> &Region {
+    pub const fn region(&self) -> &MemoryRegion {
         &self.0
     }
 }
@@ -41,12 +41,12 @@ impl CodeRegion {
 mod tests {
     use super::*;
     use crate::proc::{maps, own_pid};
-    use crate::region::Pages;
+    use crate::region::RegionPages;
     use pagewise_model::Bytes;
 
     #[test]
     fn what_is_executable_is_not_writable() {
-        let mut region = Region::new(Bytes::kib(64), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes::kib(64), RegionPages::Base).unwrap();
         region.as_mut_slice().fill(0xc3);
         let start = region.as_ptr() as u64;
         let code = CodeRegion::close(region).unwrap();

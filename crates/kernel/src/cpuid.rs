@@ -5,7 +5,7 @@
 
 /// The four registers that a leaf returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Registers {
+pub struct CpuidRegisters {
     pub eax: u32,
     pub ebx: u32,
     pub ecx: u32,
@@ -15,20 +15,20 @@ pub struct Registers {
 /// A leaf of this processor; `None` if it does not have this leaf.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
-pub fn leaf(leaf: u32, subleaf: u32) -> Option<Registers> {
+pub fn leaf(leaf: u32, subleaf: u32) -> Option<CpuidRegisters> {
     use std::arch::x86_64::__cpuid_count;
     let top = __cpuid_count(leaf & 0xc000_0000, 0).eax;
     if leaf > top {
         return None;
     }
     let r = __cpuid_count(leaf, subleaf);
-    Some(Registers { eax: r.eax, ebx: r.ebx, ecx: r.ecx, edx: r.edx })
+    Some(CpuidRegisters { eax: r.eax, ebx: r.ebx, ecx: r.ecx, edx: r.edx })
 }
 
 /// Always `None`: this architecture has no leaves.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
-pub fn leaf(_leaf: u32, _subleaf: u32) -> Option<Registers> {
+pub fn leaf(_leaf: u32, _subleaf: u32) -> Option<CpuidRegisters> {
     None
 }
 
@@ -43,8 +43,8 @@ pub fn hypervisor() -> Option<String> {
 
 /// The hypervisor name encoded in the registers of leaf 0x4000_0000.
 #[must_use]
-pub fn hypervisor_name(registers: Registers) -> String {
-    let Registers { ebx, ecx, edx, .. } = registers;
+pub fn hypervisor_name(registers: CpuidRegisters) -> String {
+    let CpuidRegisters { ebx, ecx, edx, .. } = registers;
     let bytes: Vec<u8> = [ebx, ecx, edx].into_iter().flat_map(u32::to_le_bytes).collect();
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim_matches(['\0', ' ']);
@@ -68,7 +68,7 @@ mod tests {
     fn names() {
         let spelled = |text: &[u8; 12]| {
             let word = |i: usize| u32::from_le_bytes(text[i..i + 4].try_into().unwrap());
-            hypervisor_name(Registers { eax: 0, ebx: word(0), ecx: word(4), edx: word(8) })
+            hypervisor_name(CpuidRegisters { eax: 0, ebx: word(0), ecx: word(4), edx: word(8) })
         };
         assert_eq!(spelled(b"KVMKVMKVM\0\0\0"), "KVM");
         assert_eq!(spelled(b"Microsoft Hv"), "Hyper-V");

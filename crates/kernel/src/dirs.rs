@@ -11,7 +11,7 @@
 //! Root with the home of another user (`sudo -E`) would run what that user can plant there, and would leave
 //! root's files in that home. So root then uses these directories below its own home.
 
-use crate::trusted_path::{Doubt, Missing, PathError, walk};
+use crate::trusted_path::{MissingName, PathDoubt, PathError, walk};
 use rustix::fs::{FileType, Stat};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub enum DirError {
         /// The variable that would set another directory.
         variable: &'static str,
         /// What is wrong with it.
-        why: Objection,
+        why: DirObjection,
     },
     /// Another account could replace it.
     #[error("the {what} directory {} is not used: {} {why}", .path.display(), .at.display())]
@@ -61,13 +61,13 @@ pub enum DirError {
         /// The directory above that is unsafe.
         at: PathBuf,
         /// What is wrong with that.
-        why: Doubt,
+        why: PathDoubt,
     },
 }
 
 /// What is wrong with a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Objection {
+pub enum DirObjection {
     /// Its name belongs to something other than a directory.
     #[error("is a link or a file, not a directory")]
     NotDirectory,
@@ -96,10 +96,10 @@ impl DirError {
                 format!("set {variable} to a directory that you may write to")
             }
             Self::Doubtful { variable, at, why, .. } => match why {
-                Doubt::Foreign(_) => {
+                PathDoubt::Foreign(_) => {
                     format!("set {variable} to a path whose directories belong to you or root")
                 }
-                Doubt::Open | Doubt::Group(_) => {
+                PathDoubt::Open | PathDoubt::Group(_) => {
                     let at = at.display();
                     format!(
                         "chmod go-w {at}, or set {variable} to a path that only you and root \
@@ -110,13 +110,13 @@ impl DirError {
             Self::Unsafe { path, variable, why, .. } => {
                 let path = path.display();
                 match why {
-                    Objection::NotDirectory => {
+                    DirObjection::NotDirectory => {
                         format!("remove it, or set {variable} to a directory that you may write to")
                     }
-                    Objection::Foreign(uid) => format!(
+                    DirObjection::Foreign(uid) => format!(
                         "set {variable} to a directory of your own, or as root: chown {uid} {path}"
                     ),
-                    Objection::Open => {
+                    DirObjection::Open => {
                         format!("remove it, or make it private: chmod 700 {path}")
                     }
                 }
@@ -126,15 +126,16 @@ impl DirError {
 }
 
 #[derive(Debug)]
-struct Kind {
+struct DirKind {
     what: &'static str,
     variable: &'static str,
     below_home: &'static str,
 }
 
-const STATE: Kind = Kind { what: "state", variable: "XDG_STATE_HOME", below_home: ".local/state" };
-const CACHE: Kind = Kind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
-const TEMPORARY: Kind = Kind { what: "temporary", variable: "TMPDIR", below_home: "" };
+const STATE: DirKind =
+    DirKind { what: "state", variable: "XDG_STATE_HOME", below_home: ".local/state" };
+const CACHE: DirKind = DirKind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
+const TEMPORARY: DirKind = DirKind { what: "temporary", variable: "TMPDIR", below_home: "" };
 
 /// Root's home, for use when the variables name the home of another user.
 const HOME_OF_ROOT: &str = "/root";
@@ -172,9 +173,9 @@ pub fn cache_dir() -> Result<PathBuf, DirError> {
 ///
 /// # Errors
 /// When it cannot be created, or other accounts have access to it.
-pub fn machine_dir(missing: Missing) -> Result<Option<PathBuf>, DirError> {
-    let kind = Kind { what: "machine's", variable: "", below_home: "" };
-    own_in(&kind, Path::new(OF_THIS_BOOT), Missing::Ends, OURS, missing)
+pub fn machine_dir(missing: MissingName) -> Result<Option<PathBuf>, DirError> {
+    let kind = DirKind { what: "machine's", variable: "", below_home: "" };
+    own_in(&kind, Path::new(OF_THIS_BOOT), MissingName::Ends, OURS, missing)
 }
 
 /// A directory called `name` for tool links, created if it does not exist. It is in the cache directory; if
@@ -196,7 +197,7 @@ pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
 
 /// Location of a pagewise directory.
 #[derive(Debug, PartialEq, Eq)]
-enum Base {
+enum DirBase {
     /// Named by a variable; created if it is missing.
     Named(PathBuf),
     /// In a home directory, which must exist.
@@ -204,23 +205,23 @@ enum Base {
 }
 
 /// Finds or creates the pagewise directory below another one.
-type Get<T> = fn(&Kind, &Path) -> Result<T, DirError>;
+type Get<T> = fn(&DirKind, &Path) -> Result<T, DirError>;
 
 /// Creates the pagewise directory in `above`, and its missing parents.
-fn make(kind: &Kind, above: &Path) -> Result<PathBuf, DirError> {
+fn make(kind: &DirKind, above: &Path) -> Result<PathBuf, DirError> {
     own(kind, above, OURS)
 }
 
 /// The pagewise directory in `above`, if it exists.
-fn find(kind: &Kind, above: &Path) -> Result<Option<PathBuf>, DirError> {
-    own_in(kind, above, Missing::Ends, OURS, Missing::Ends)
+fn find(kind: &DirKind, above: &Path) -> Result<Option<PathBuf>, DirError> {
+    own_in(kind, above, MissingName::Ends, OURS, MissingName::Ends)
 }
 
-fn from_environment<T>(kind: &Kind, get: Get<T>) -> Result<T, DirError> {
+fn from_environment<T>(kind: &DirKind, get: Get<T>) -> Result<T, DirError> {
     let base = base(std::env::var_os(kind.variable), std::env::var_os("HOME"));
     let found = match base {
-        Some(Base::Named(base)) => get(kind, &base),
-        Some(Base::InHome(home)) => in_home(kind, &home, get),
+        Some(DirBase::Named(base)) => get(kind, &base),
+        Some(DirBase::InHome(home)) => in_home(kind, &home, get),
         None => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
     };
     match found {
@@ -236,14 +237,14 @@ fn is_root() -> bool {
 }
 
 /// The parent of the pagewise directory. Relative paths are ignored, as the specification says.
-fn base(own: Option<OsString>, home: Option<OsString>) -> Option<Base> {
+fn base(own: Option<OsString>, home: Option<OsString>) -> Option<DirBase> {
     let absolute = |v: Option<OsString>| v.map(PathBuf::from).filter(|p| p.is_absolute());
-    absolute(own).map(Base::Named).or_else(|| absolute(home).map(Base::InHome))
+    absolute(own).map(DirBase::Named).or_else(|| absolute(home).map(DirBase::InHome))
 }
 
 /// The pagewise directory in an existing home.
-fn in_home<T>(kind: &Kind, home: &Path, get: Get<T>) -> Result<T, DirError> {
-    match walk(home, Missing::Ends) {
+fn in_home<T>(kind: &DirKind, home: &Path, get: Get<T>) -> Result<T, DirError> {
+    match walk(home, MissingName::Ends) {
         Ok(Some(home)) => get(kind, &home.path().join(kind.below_home)),
         Ok(None) => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
         Err(error) => Err(failed(kind, home.join(kind.below_home).join(OURS))(error)),
@@ -251,7 +252,7 @@ fn in_home<T>(kind: &Kind, home: &Path, get: Get<T>) -> Result<T, DirError> {
 }
 
 /// The directory with this name in `above`, created with its missing parents.
-fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
+fn own(kind: &DirKind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
     let gone = |source| DirError::Io {
         what: kind.what,
         call: "openat",
@@ -259,17 +260,17 @@ fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
         variable: kind.variable,
         source,
     };
-    let made = own_in(kind, above, Missing::IsMade, name, Missing::IsMade)?;
+    let made = own_in(kind, above, MissingName::IsMade, name, MissingName::IsMade)?;
     made.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
 }
 
 /// The directory with this name in `above`. Fails if other accounts have access to it.
 fn own_in(
-    kind: &Kind,
+    kind: &DirKind,
     above: &Path,
-    above_missing: Missing,
+    above_missing: MissingName,
     name: &str,
-    missing: Missing,
+    missing: MissingName,
 ) -> Result<Option<PathBuf>, DirError> {
     let failed = || failed(kind, above.join(name));
     let above = std::path::absolute(above).map_err(|e| failed()(absolute(above, e)))?;
@@ -288,7 +289,7 @@ fn absolute(path: &Path, error: std::io::Error) -> PathError {
 }
 
 /// Converts an error of a walk to one about this directory.
-fn failed(kind: &Kind, path: PathBuf) -> impl FnOnce(PathError) -> DirError {
+fn failed(kind: &DirKind, path: PathBuf) -> impl FnOnce(PathError) -> DirError {
     let (what, variable) = (kind.what, kind.variable);
     move |error| match error {
         PathError::Sys(error) => {
@@ -298,13 +299,13 @@ fn failed(kind: &Kind, path: PathBuf) -> impl FnOnce(PathError) -> DirError {
     }
 }
 
-const fn objection(found: &Stat, owner: u32) -> Option<Objection> {
+const fn objection(found: &Stat, owner: u32) -> Option<DirObjection> {
     if !matches!(FileType::from_raw_mode(found.st_mode), FileType::Directory) {
-        Some(Objection::NotDirectory)
+        Some(DirObjection::NotDirectory)
     } else if found.st_uid != owner {
-        Some(Objection::Foreign(owner))
+        Some(DirObjection::Foreign(owner))
     } else if found.st_mode & 0o077 != 0 {
-        Some(Objection::Open)
+        Some(DirObjection::Open)
     } else {
         None
     }
@@ -328,8 +329,8 @@ mod tests {
     #[test]
     fn the_base_is_absolute() {
         let os = |s: &str| Some(OsString::from(s));
-        let home = |path: &str| Some(Base::InHome(path.into()));
-        assert_eq!(base(os("/x"), os("/h")), Some(Base::Named("/x".into())));
+        let home = |path: &str| Some(DirBase::InHome(path.into()));
+        assert_eq!(base(os("/x"), os("/h")), Some(DirBase::Named("/x".into())));
         assert_eq!(base(os("x"), os("/h")), home("/h"));
         assert_eq!(base(None, os("/h")), home("/h"));
         assert_eq!(base(None, os("")), None);
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(tools.metadata().unwrap().mode() & 0o777, 0o700);
         std::fs::set_permissions(&tools, std::fs::Permissions::from_mode(0o777)).unwrap();
         let error = own(&CACHE, &tools, "cat").unwrap_err();
-        assert!(matches!(error, DirError::Doubtful { why: Doubt::Open, .. }), "{error}");
+        assert!(matches!(error, DirError::Doubtful { why: PathDoubt::Open, .. }), "{error}");
         assert!(error.to_string().ends_with("tools can be written by every user"), "{error}");
         assert!(error.help().starts_with("chmod go-w "), "{}", error.help());
     }
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn only_root_gives_a_directory_away() {
         let path = PathBuf::from("/x/pagewise");
-        let why = Objection::Foreign(2);
+        let why = DirObjection::Foreign(2);
         let error = DirError::Unsafe { what: "state", path, variable: "XDG_STATE_HOME", why };
         assert!(error.to_string().ends_with("belongs to another user"), "{error}");
         assert!(error.help().ends_with("chown 2 /x/pagewise"), "{}", error.help());

@@ -179,7 +179,7 @@ impl FileView {
         let too_large = |_| SysError::new("mmap", subject(), rustix::io::Errno::NOMEM);
         let len = usize::try_from(part.end.saturating_sub(part.start)).map_err(too_large)?;
         let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
-        let room = Reserved::new(len.saturating_add(shift), huge)?;
+        let room = ReservedSpace::new(len.saturating_add(shift), huge)?;
         let start = room.boundary(huge).wrapping_byte_add(shift);
         let (flags, prot) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ);
         // SAFETY: the range lies in the address space that `room` has reserved and that nothing uses.
@@ -378,12 +378,12 @@ impl Drop for FileView {
 }
 
 /// Reserved address space that is not used yet.
-struct Reserved {
+struct ReservedSpace {
     start: *mut c_void,
     len: usize,
 }
 
-impl Reserved {
+impl ReservedSpace {
     /// Reserves `len` bytes plus room to align them to `unit`.
     fn new(len: usize, unit: usize) -> Result<Self, SysError> {
         let subject = || format!("{len} bytes of address space");

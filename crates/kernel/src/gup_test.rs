@@ -7,7 +7,7 @@
 
 use crate::error::SysError;
 use crate::ioctl;
-use crate::region::Region;
+use crate::region::MemoryRegion;
 use pagewise_model::{Bytes, Nanos, PageSize};
 use std::fs::File;
 
@@ -18,7 +18,7 @@ const GUP_FAST_BENCHMARK: u64 = 0xc050_6701;
 /// `struct gup_test`.
 #[repr(C)]
 #[derive(Default)]
-struct Argument {
+struct GupTestArgument {
     get_usec: u64,
     put_usec: u64,
     address: u64,
@@ -35,7 +35,7 @@ pub struct GupTest(File);
 
 /// Times of one run over a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct GupTestTimes {
     /// Looking the pages up and holding them.
     pub get: Nanos,
     /// Releasing them.
@@ -56,12 +56,17 @@ impl GupTest {
     ///
     /// # Errors
     /// The error of the kernel.
-    pub fn hold(&self, region: &Region, piece: Bytes, base: PageSize) -> Result<Held, SysError> {
-        let mut argument = Argument {
+    pub fn hold(
+        &self,
+        region: &MemoryRegion,
+        piece: Bytes,
+        base: PageSize,
+    ) -> Result<GupTestTimes, SysError> {
+        let mut argument = GupTestArgument {
             address: region.as_ptr() as u64,
             size: region.size().0,
             pages_of_a_call: u32::try_from(piece.pages(base)).unwrap_or(u32::MAX),
-            ..Argument::default()
+            ..GupTestArgument::default()
         };
         // SAFETY: the number encodes the size of the argument (checked by a test), only integers; the
         // kernel reads the page table of the range, which `region` keeps mapped, and changes no memory.
@@ -75,7 +80,7 @@ impl GupTest {
             )
         }?;
         let time = |usec: u64| Nanos(usec.saturating_mul(1000));
-        Ok(Held { get: time(argument.get_usec), put: time(argument.put_usec) })
+        Ok(GupTestTimes { get: time(argument.get_usec), put: time(argument.put_usec) })
     }
 }
 
@@ -84,11 +89,11 @@ impl GupTest {
 mod tests {
     use super::*;
     use crate::page_size;
-    use crate::region::Pages;
+    use crate::region::RegionPages;
 
     #[test]
     fn the_number_encodes_the_size() {
-        assert_eq!((GUP_FAST_BENCHMARK >> 16 & 0x3fff) as usize, size_of::<Argument>());
+        assert_eq!((GUP_FAST_BENCHMARK >> 16 & 0x3fff) as usize, size_of::<GupTestArgument>());
     }
 
     #[test]
@@ -97,7 +102,7 @@ mod tests {
             Ok(test) => test,
             Err(error) => return println!("SKIP pages_are_held: {error}"),
         };
-        let mut region = Region::new(Bytes::mib(2), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes::mib(2), RegionPages::Base).unwrap();
         region.populate().unwrap();
         let held = test.hold(&region, Bytes::kib(64), page_size::base()).unwrap();
         assert!(held.get > Nanos(0), "{held:?}");

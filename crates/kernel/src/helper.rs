@@ -1,4 +1,4 @@
-//! Helper processes: how to start one, and the [`Line`] between the two sides.
+//! Helper processes: how to start one, and the [`HelperChannel`] between the two sides.
 //!
 //! A helper is this program again, started with one end of a socket pair, whose number is its last argument.
 //! It inherits no other descriptor except the standard ones. A message is its length in four bytes,
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// be longer.
 const LONGEST: u32 = 64 << 20;
 
-/// How often [`Line::ask`] checks for an interrupt if no signal ends its wait.
+/// How often [`HelperChannel::ask`] checks for an interrupt if no signal ends its wait.
 const CHECK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Signals of a terminal or a service manager.
@@ -37,7 +37,7 @@ const OF_TERMINAL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::
 
 /// Session that a helper runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Session {
+pub enum HelperSession {
     /// A new session (setsid(2)): it gets no signals from this terminal.
     Own,
     Ours,
@@ -46,8 +46,8 @@ pub enum Session {
 /// Runs in the forked helper. Enters the session, keeps the socket open over `exec`, and closes again the
 /// standard descriptors that were closed when this process started. So the helper can pass that state on to
 /// programs.
-fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
-    if session == Session::Own {
+fn hand_over(socket: RawFd, session: HelperSession) -> io::Result<()> {
+    if session == HelperSession::Own {
         rustix::process::setsid()?;
     }
     // SAFETY: `socket` is open in this process until `exec`; only its flag changes.
@@ -60,17 +60,17 @@ fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
 
 /// One end of the connection between a helper and its starter, typed by the messages that it sends and gets.
 #[derive(Debug)]
-pub struct Line<Out, In> {
+pub struct HelperChannel<Out, In> {
     socket: UnixStream,
     messages: PhantomData<fn(Out) -> In>,
 }
 
-impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
+impl<Out: Serialize, In: DeserializeOwned> HelperChannel<Out, In> {
     /// Starts `command FD`, where FD is the number of the other end.
     ///
     /// # Errors
     /// When no socket can be created, or the program cannot be started.
-    pub fn start(mut command: Command, session: Session) -> io::Result<(Self, Child)> {
+    pub fn start(mut command: Command, session: HelperSession) -> io::Result<(Self, Child)> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
         let number = theirs.as_raw_fd();
@@ -173,7 +173,7 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
     }
 }
 
-impl<Out, In> Line<Out, In> {
+impl<Out, In> HelperChannel<Out, In> {
     /// Whether the other side has sent something or has ended. Waits up to `within`, or until a signal.
     #[must_use]
     pub fn has_spoken(&self, within: Timespec) -> bool {
@@ -192,7 +192,7 @@ impl<Out, In> Line<Out, In> {
     }
 }
 
-impl<Out, In> AsFd for Line<Out, In> {
+impl<Out, In> AsFd for HelperChannel<Out, In> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -217,7 +217,7 @@ pub fn leave_signals_to_starter() {
     }
 }
 
-/// True for an error of [`Line::send`] where nothing was sent: the message is too long or cannot be encoded.
+/// True for an error of [`HelperChannel::send`] where nothing was sent: the message is too long or cannot be encoded.
 #[must_use]
 pub fn is_unsendable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput

@@ -2,7 +2,7 @@
 //!
 //! If the system pages out idle memory (DAMON schemes, proactive reclaim), the page cache decays within
 //! minutes. An entry in a page table counts as use. A mapping that is never touched decays almost as fast as
-//! no mapping; one whose pages are entered once stays. A [`Keeper`] maps a file and makes the kernel enter
+//! no mapping; one whose pages are entered once stays. A [`CacheKeeper`] maps a file and makes the kernel enter
 //! the pages that are cached already (`mincore(2)`, then `MADV_POPULATE_READ`). Nothing is read from a
 //! device. The mapping itself is never touched, so a file that is shortened meanwhile causes an error of the
 //! call instead of `SIGBUS`. For files of others that this account may not write, `mincore` calls every page
@@ -10,7 +10,7 @@
 //!
 //! Only regular files are opened: opening a FIFO waits for its other end, and opening a device may have an
 //! effect. Cost: one mapping per file, 8 bytes of page table and about 50 ns per page. No memory beyond the
-//! limit given to [`Keeper::new`] is used.
+//! limit given to [`CacheKeeper::new`] is used.
 //!
 //! Not seen: reclaim under memory pressure, which takes mapped pages too. Before Linux 5.14 nothing is kept.
 
@@ -25,12 +25,12 @@ use std::path::Path;
 
 /// Mappings that are held and never read.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CacheKeeper {
     room: Bytes,
-    held: Vec<Held>,
+    held: Vec<KeptView>,
 }
 
-impl Keeper {
+impl CacheKeeper {
     /// A keeper for at most `room` bytes of cached pages.
     #[must_use]
     pub const fn new(room: Bytes) -> Self {
@@ -40,7 +40,8 @@ impl Keeper {
     /// Holds what the page cache has of `path`. The file must be regular, readable, not empty, and fit the
     /// remaining room. Returns whether all of it is held.
     pub fn hold(&mut self, path: &Path) -> bool {
-        let Some(mut held) = open_regular(path).ok().and_then(|(file, len)| Held::map(file, len))
+        let Some(mut held) =
+            open_regular(path).ok().and_then(|(file, len)| KeptView::map(file, len))
         else {
             return false;
         };
@@ -62,7 +63,7 @@ impl Keeper {
         };
         let (gone, kept) = std::mem::take(&mut self.held)
             .into_iter()
-            .partition::<Vec<Held>, _>(|held| held.identity == identity);
+            .partition::<Vec<KeptView>, _>(|held| held.identity == identity);
         let freed: u64 = gone.iter().map(|held| held.entered.0).sum();
         self.room = Bytes(self.room.0.saturating_add(freed));
         self.held = kept;
@@ -70,7 +71,7 @@ impl Keeper {
 }
 
 #[derive(Debug)]
-struct Held {
+struct KeptView {
     view: FileView,
     /// The file, if `mincore` does not answer for it.
     foreign: Option<File>,
@@ -79,7 +80,7 @@ struct Held {
     entered: Bytes,
 }
 
-impl Held {
+impl KeptView {
     fn map(file: File, len: usize) -> Option<Self> {
         let view = FileView::map(&file, len).ok()?;
         let found = file.metadata().ok()?;
@@ -140,7 +141,7 @@ mod tests {
         let path = dir.path().canonicalize().unwrap().join("file");
         let len = Bytes::kib(300);
         std::fs::write(&path, vec![7; len.0 as usize]).unwrap();
-        let mut keeper = Keeper::new(room());
+        let mut keeper = CacheKeeper::new(room());
         assert!(keeper.hold(&path), "a file that was just written is in the cache");
         let pages = len.0.next_multiple_of(page_size::base().bytes());
         assert_eq!(resident(&path), Some(Bytes(pages)));
@@ -156,7 +157,7 @@ mod tests {
         std::fs::write(&path, vec![7; Bytes::kib(64).0 as usize]).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(Bytes::mib(512).0).unwrap();
-        let mut keeper = Keeper::new(room());
+        let mut keeper = CacheKeeper::new(room());
         assert!(keeper.hold(&path), "only what is cached counts against the room");
         let entered = resident(&path).unwrap();
         assert!(entered >= Bytes::kib(64) && entered <= Bytes::mib(64), "{entered}");
@@ -167,7 +168,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, vec![7; Bytes::kib(192).0 as usize]).unwrap();
-        let mut keeper = Keeper::new(Bytes::kib(256));
+        let mut keeper = CacheKeeper::new(Bytes::kib(256));
         assert!(keeper.hold(&path));
         assert!(!keeper.hold(&path), "64 KiB are left");
         assert_eq!(resident(&path), Some(Bytes::kib(192)));
@@ -181,7 +182,7 @@ mod tests {
         std::fs::write(&path, vec![7; Bytes::kib(192).0 as usize]).unwrap();
         std::fs::write(&other, vec![7; Bytes::kib(64).0 as usize]).unwrap();
         std::fs::hard_link(&path, &link).unwrap();
-        let mut keeper = Keeper::new(Bytes::kib(256));
+        let mut keeper = CacheKeeper::new(Bytes::kib(256));
         assert!(keeper.hold(&path) && keeper.hold(&other));
         assert!(!keeper.hold(&path), "there is no room for it twice");
         keeper.release(&link);
@@ -197,7 +198,7 @@ mod tests {
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let empty = dir.path().join("empty");
         std::fs::write(&empty, []).unwrap();
-        let mut keeper = Keeper::new(room());
+        let mut keeper = CacheKeeper::new(room());
         // Without a writer, a plain open of the FIFO would wait for ever.
         assert!(!keeper.hold(&fifo));
         for path in [Path::new("/dev/zero"), Path::new("/"), Path::new("/nonexistent"), &empty] {

@@ -33,7 +33,7 @@ impl MemoryLimit {
 
 /// One bound: the memory left under it, before a fifth is subtracted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+pub struct MemoryHeadroom {
     pub left: Bytes,
     /// Where it was read.
     pub place: String,
@@ -52,8 +52,10 @@ pub fn own_memory() -> Result<MemoryLimit, SysError> {
     let mut rooms = cgroup_rooms();
     for (name, resource) in [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)] {
         if let Some(limit) = rustix::process::getrlimit(resource).current {
-            rooms
-                .push(Room { left: Bytes(limit.saturating_sub(mapped.0)), place: name.to_owned() });
+            rooms.push(MemoryHeadroom {
+                left: Bytes(limit.saturating_sub(mapped.0)),
+                place: name.to_owned(),
+            });
         }
     }
     Ok(smallest(host, rooms))
@@ -66,20 +68,20 @@ pub fn cache_room() -> Result<Bytes, SysError> {
 
 /// The smallest bound, less a fifth.
 #[must_use]
-pub fn smallest(host: Room, cgroups: Vec<Room>) -> MemoryLimit {
+pub fn smallest(host: MemoryHeadroom, cgroups: Vec<MemoryHeadroom>) -> MemoryLimit {
     let least = least(host, cgroups);
     MemoryLimit { bytes: Bytes(least.left.0 / 5 * 4), bound_by: least.place }
 }
 
-fn least(host: Room, cgroups: Vec<Room>) -> Room {
+fn least(host: MemoryHeadroom, cgroups: Vec<MemoryHeadroom>) -> MemoryHeadroom {
     cgroups.into_iter().fold(host, |a, b| if b.left < a.left { b } else { a })
 }
 
-fn host() -> Result<Room, SysError> {
-    Ok(Room { left: meminfo::read()?.available, place: "available memory".to_owned() })
+fn host() -> Result<MemoryHeadroom, SysError> {
+    Ok(MemoryHeadroom { left: meminfo::read()?.available, place: "available memory".to_owned() })
 }
 
-fn cgroup_rooms() -> Vec<Room> {
+fn cgroup_rooms() -> Vec<MemoryHeadroom> {
     let read = |path: &str| read_bytes(path).unwrap_or_default();
     let (own, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
     let mut rooms = Vec::new();
@@ -93,10 +95,10 @@ fn cgroup_rooms() -> Vec<Room> {
 
 /// The directories of this process's cgroup and all above it, nearest first, in each hierarchy that limits
 /// memory.
-pub(crate) fn memory_groups() -> Vec<(PathBuf, Files)> {
+pub(crate) fn memory_groups() -> Vec<(PathBuf, CgroupFiles)> {
     let read = |path: &str| read_bytes(path).unwrap_or_default();
     let found = memory_cgroups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
-    let above = |(root, path, files): (PathBuf, PathBuf, Files)| {
+    let above = |(root, path, files): (PathBuf, PathBuf, CgroupFiles)| {
         ancestors(&root, &path).into_iter().map(move |dir| (dir, files))
     };
     found.into_iter().flat_map(above).collect()
@@ -107,17 +109,17 @@ pub(crate) fn own_group() -> Option<PathBuf> {
     let own = read_bytes("/proc/self/cgroup").ok()?;
     let mounts = read_bytes("/proc/self/mountinfo").ok()?;
     let groups = memory_cgroups(&own, &mounts);
-    groups.into_iter().find(|g| g.2 == Files::V2).map(|(root, path, _)| root.join(path))
+    groups.into_iter().find(|g| g.2 == CgroupFiles::V2).map(|(root, path, _)| root.join(path))
 }
 
 /// The files in which one version of cgroups keeps its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Files {
+pub(crate) enum CgroupFiles {
     V1,
     V2,
 }
 
-impl Files {
+impl CgroupFiles {
     /// The file that contains the limit.
     pub(crate) const fn limit(self) -> &'static str {
         match self {
@@ -126,7 +128,7 @@ impl Files {
         }
     }
 
-    fn room(self, dir: &Path) -> Option<Room> {
+    fn room(self, dir: &Path) -> Option<MemoryHeadroom> {
         let value = |file: &str| parse_limit(&read_bytes(dir.join(file)).ok()?);
         let (limit, used) = match self {
             Self::V2 => {
@@ -137,7 +139,7 @@ impl Files {
         };
         let reclaimable = read_bytes(dir.join("memory.stat")).map_or(0, |s| inactive_file(&s));
         let left = limit.saturating_sub(used.saturating_sub(reclaimable));
-        Some(Room { left: Bytes(left), place: dir.display().to_string() })
+        Some(MemoryHeadroom { left: Bytes(left), place: dir.display().to_string() })
     }
 }
 
@@ -157,15 +159,15 @@ fn inactive_file(stat: &[u8]) -> u64 {
 }
 
 /// Mount point, path below it and version of each hierarchy that may limit the memory of this process.
-fn memory_cgroups(own: &[u8], mountinfo: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
+fn memory_cgroups(own: &[u8], mountinfo: &[u8]) -> Vec<(PathBuf, PathBuf, CgroupFiles)> {
     let mut found = Vec::new();
     for line in lines(own) {
         let text = String::from_utf8_lossy(line);
         let mut parts = text.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let files = match controllers {
-            "" => Files::V2,
-            list if list.split(',').any(|c| c == "memory") => Files::V1,
+            "" => CgroupFiles::V2,
+            list if list.split(',').any(|c| c == "memory") => CgroupFiles::V1,
             _ => continue,
         };
         let below = PathBuf::from(path.trim_start_matches('/'));
@@ -174,14 +176,16 @@ fn memory_cgroups(own: &[u8], mountinfo: &[u8]) -> Vec<(PathBuf, PathBuf, Files)
     found
 }
 
-fn mount_point(mountinfo: &[u8], files: Files) -> Option<PathBuf> {
+fn mount_point(mountinfo: &[u8], files: CgroupFiles) -> Option<PathBuf> {
     lines(mountinfo).find_map(|line| {
         let text = String::from_utf8_lossy(line);
         let (left, right) = text.split_once(" - ")?;
         let mut kind = right.split(' ');
         let matches = match files {
-            Files::V2 => kind.next()? == "cgroup2",
-            Files::V1 => kind.next()? == "cgroup" && kind.nth(1)?.split(',').any(|o| o == "memory"),
+            CgroupFiles::V2 => kind.next()? == "cgroup2",
+            CgroupFiles::V1 => {
+                kind.next()? == "cgroup" && kind.nth(1)?.split(',').any(|o| o == "memory")
+            }
         };
         matches.then(|| left.split(' ').nth(4).map(PathBuf::from)).flatten()
     })
@@ -201,8 +205,8 @@ mod tests {
         b"35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
 
-    fn room(left: Bytes, place: &str) -> Room {
-        Room { left, place: place.to_owned() }
+    fn room(left: Bytes, place: &str) -> MemoryHeadroom {
+        MemoryHeadroom { left, place: place.to_owned() }
     }
 
     #[test]
@@ -217,8 +221,8 @@ mod tests {
     fn both_versions_are_found() {
         let own = b"4:memory:/a/b\n3:cpuset:/\n0::/c\n";
         let found = memory_cgroups(own, MOUNTS);
-        assert_eq!(found[0], ("/sys/fs/cgroup/memory".into(), "a/b".into(), Files::V1));
-        assert_eq!(found[1], ("/sys/fs/cgroup/unified".into(), "c".into(), Files::V2));
+        assert_eq!(found[0], ("/sys/fs/cgroup/memory".into(), "a/b".into(), CgroupFiles::V1));
+        assert_eq!(found[1], ("/sys/fs/cgroup/unified".into(), "c".into(), CgroupFiles::V2));
         let dirs = ancestors(&found[0].0, &found[0].1);
         assert_eq!(dirs.len(), 3);
         assert_eq!(dirs[0], Path::new("/sys/fs/cgroup/memory/a/b"));
@@ -230,13 +234,13 @@ mod tests {
         let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
         write("memory.max", "max\n");
         write("memory.current", "600\n");
-        assert_eq!(Files::V2.room(dir.path()), None);
+        assert_eq!(CgroupFiles::V2.room(dir.path()), None);
         write("memory.high", "1000\n");
         write("memory.stat", "anon 1\ninactive_file 100\n");
-        assert_eq!(Files::V2.room(dir.path()).unwrap().left, Bytes(500));
+        assert_eq!(CgroupFiles::V2.room(dir.path()).unwrap().left, Bytes(500));
         write("memory.limit_in_bytes", "9223372036854771712\n");
         write("memory.usage_in_bytes", "600\n");
-        assert_eq!(Files::V1.room(dir.path()), None);
+        assert_eq!(CgroupFiles::V1.room(dir.path()), None);
     }
 
     #[test]

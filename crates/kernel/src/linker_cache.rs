@@ -26,7 +26,7 @@ const PATH: usize = 8;
 
 /// An allocator that can replace glibc's malloc.
 #[derive(Debug, Clone, Copy)]
-pub struct Known {
+pub struct KnownAllocator {
     pub allocator: Allocator,
     pub name: &'static str,
     /// The Debian and Ubuntu package that contains it.
@@ -36,20 +36,20 @@ pub struct Known {
 }
 
 /// The known allocators, preferred first.
-pub const ALLOCATORS: [Known; 3] = [
-    Known {
+pub const ALLOCATORS: [KnownAllocator; 3] = [
+    KnownAllocator {
         allocator: Allocator::Jemalloc,
         name: "jemalloc",
         package: "libjemalloc2",
         libraries: &["libjemalloc.so."],
     },
-    Known {
+    KnownAllocator {
         allocator: Allocator::Mimalloc,
         name: "mimalloc",
         package: "libmimalloc2.0",
         libraries: &["libmimalloc.so."],
     },
-    Known {
+    KnownAllocator {
         allocator: Allocator::Tcmalloc,
         name: "tcmalloc",
         package: "libtcmalloc-minimal4",
@@ -66,7 +66,7 @@ pub fn allocators() -> Vec<AllocatorLibrary> {
         let mut named = libraries(&cache).filter(|(name, _)| name.starts_with(prefix));
         named.find(|(_, path)| architecture(Path::new(path)) == Some(own)).map(|(_, path)| path)
     };
-    let found = |known: &Known| {
+    let found = |known: &KnownAllocator| {
         let path = known.libraries.iter().find_map(path)?.to_owned();
         Some(AllocatorLibrary { allocator: known.allocator, path })
     };

@@ -20,9 +20,9 @@
 
 use crate::dirs::{DirError, machine_dir};
 use crate::error::SysError;
-use crate::proc::fd::{self, Target};
+use crate::proc::fd::{self, DescriptorTarget};
 use crate::proc::{arguments, fields, lines, number, read_bytes, stat, tree};
-use crate::trusted_path::Missing;
+use crate::trusted_path::MissingName;
 use pagewise_model::Nanos;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -49,10 +49,10 @@ const QUESTIONS: i32 = 1024;
 pub enum LockError {
     /// Another experiment runs.
     #[error("another experiment runs on this machine{0}")]
-    Held(Holder),
+    Held(LockHolder),
     /// Another pagewise process changes settings.
     #[error("another pagewise changes settings of this machine{0}")]
-    Changing(Holder),
+    Changing(LockHolder),
     /// No directory for the lock is available.
     #[error(transparent)]
     Dir(#[from] DirError),
@@ -62,7 +62,7 @@ pub enum LockError {
 
 /// The holder of a lock, as far as the kernel identifies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     pub pid: Option<i32>,
     /// Its user.
     pub uid: Option<u32>,
@@ -72,7 +72,7 @@ pub struct Holder {
     pub age: Option<Nanos>,
 }
 
-impl Holder {
+impl LockHolder {
     fn from_ids(pid: Option<i32>, uid: Option<u32>) -> Self {
         let stat = pid.and_then(|pid| stat::read(pid).ok());
         let command = stat.as_ref().map(|stat| match arguments(stat.pid) {
@@ -92,7 +92,7 @@ fn age(start_ticks: u64) -> Nanos {
     Nanos::secs(seconds)
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LockHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let known = [
             self.pid.map(|pid| format!("pid {pid}")),
@@ -110,7 +110,7 @@ impl LockError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Held(Holder { pid: Some(_), .. }) => {
+            Self::Held(LockHolder { pid: Some(_), .. }) => {
                 "wait for it to end (tune, ab: --wait 1h)".to_owned()
             }
             Self::Held(_) => "wait for it to end (tune, ab: --wait 1h), or find it as root: \
@@ -161,9 +161,9 @@ fn open_socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-fn holder(name: &[u8], address: &SocketAddrUnix) -> Holder {
+fn holder(name: &[u8], address: &SocketAddrUnix) -> LockHolder {
     match listener(address) {
-        Some(peer) => Holder::from_ids((peer.pid > 0).then_some(peer.pid), Some(peer.uid)),
+        Some(peer) => LockHolder::from_ids((peer.pid > 0).then_some(peer.pid), Some(peer.uid)),
         None => binder(name).unwrap_or_default(),
     }
 }
@@ -190,14 +190,15 @@ fn listener(address: &SocketAddrUnix) -> Option<libc::ucred> {
 }
 
 /// A process that has bound the name but does not listen, if this account may read its descriptors.
-fn binder(name: &[u8]) -> Option<Holder> {
+fn binder(name: &[u8]) -> Option<LockHolder> {
     let inode = inode_of(name, &read_bytes("/proc/net/unix").ok()?)?;
     let is_it = |pid: &i32| {
-        fd::list(*pid).is_ok_and(|all| all.iter().any(|one| one.target == Target::Socket(inode)))
+        fd::list(*pid)
+            .is_ok_and(|all| all.iter().any(|one| one.target == DescriptorTarget::Socket(inode)))
     };
     let pid = tree::all().ok()?.into_iter().find(is_it)?;
     let uid = std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-    Some(Holder::from_ids(Some(pid), uid))
+    Some(LockHolder::from_ids(Some(pid), uid))
 }
 
 /// The inode of the socket with this abstract name, from the text of `/proc/net/unix`. There, the first byte
@@ -224,7 +225,7 @@ impl SettingsLock {
     /// The holder of the lock, or why this account cannot take it.
     pub fn acquire() -> Result<Self, LockError> {
         let none = || SysError::new("open", "/run", std::io::Error::from(Errno::NOENT));
-        Self::acquire_in(&machine_dir(Missing::IsMade)?.ok_or_else(none)?)
+        Self::acquire_in(&machine_dir(MissingName::IsMade)?.ok_or_else(none)?)
     }
 
     /// The lock for the records in `directory`, which only this account may have access to. A process must
@@ -251,12 +252,12 @@ impl SettingsLock {
 }
 
 /// The process that has locked the file, if it has a pid in this pid namespace.
-fn locker(file: &File) -> Holder {
+fn locker(file: &File) -> LockHolder {
     let asked = Flock::from(FlockType::WriteLock);
     let found = rustix::process::fcntl_getlk(file, &asked).ok().flatten();
     let pid = found.and_then(|lock| lock.pid).map(|pid| pid.as_raw_nonzero().get());
     let owner = |pid| std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-    Holder::from_ids(pid, pid.and_then(owner))
+    LockHolder::from_ids(pid, pid.and_then(owner))
 }
 
 #[cfg(test)]
@@ -268,7 +269,7 @@ mod tests {
     fn text_of_a_holder() {
         let held = |pid, uid, command: Option<&str>| {
             let age = command.map(|_| Nanos::secs(3));
-            LockError::Held(Holder { pid, uid, command: command.map(str::to_owned), age })
+            LockError::Held(LockHolder { pid, uid, command: command.map(str::to_owned), age })
         };
         let start = "another experiment runs on this machine";
         assert_eq!(held(None, None, None).to_string(), start);

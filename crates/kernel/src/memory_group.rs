@@ -7,7 +7,7 @@
 //! beyond the limit is reclaimed: file pages are dropped, and a process without any is killed.
 
 use crate::error::SysError;
-use crate::limits::{self, Files};
+use crate::limits::{self, CgroupFiles};
 use crate::proc::own_pid;
 use pagewise_model::Bytes;
 use std::ffi::CString;
@@ -24,11 +24,11 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The group, removed when dropped.
 #[derive(Debug)]
-pub struct MemoryGroup {
+pub struct MemoryCgroup {
     dir: PathBuf,
 }
 
-impl MemoryGroup {
+impl MemoryCgroup {
     /// Creates a cgroup whose processes may hold `limit` together.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl MemoryGroup {
         Err(first.unwrap_or_else(none))
     }
 
-    fn below(parent: &Path, files: Files, limit: Bytes) -> Result<Self, SysError> {
+    fn below(parent: &Path, files: CgroupFiles, limit: Bytes) -> Result<Self, SysError> {
         remove_left(parent);
         let dir = parent.join(format!("{NAME}{}", own_pid()));
         let failed = |call, path: &Path| {
@@ -66,7 +66,7 @@ impl MemoryGroup {
     }
 }
 
-impl Drop for MemoryGroup {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         let step = PATIENCE / 20;
         for _ in 0..20 {
@@ -90,17 +90,17 @@ fn remove_left(parent: &Path) {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use crate::worker::Worker;
+    use crate::worker::ForkedWorker;
     use rustix::fs::{Mode, OFlags};
 
     #[test]
     fn a_child_enters_and_the_group_is_gone_afterwards() {
-        let group = match MemoryGroup::new(Bytes::mib(64)) {
+        let group = match MemoryCgroup::new(Bytes::mib(64)) {
             Ok(group) => group,
             Err(error) => return println!("SKIP a_child_enters_and_the_group_is_gone: {error}"),
         };
         let (dir, entrance) = (group.dir.clone(), group.entrance());
-        let worker = Worker::start(|_| {
+        let worker = ForkedWorker::start(|_| {
             let file = rustix::fs::open(&*entrance, OFlags::WRONLY, Mode::empty())?;
             rustix::io::write(&file, b"0").map(|_| 0.0)
         });

@@ -21,11 +21,11 @@ const ROOM: usize = 256;
 
 /// A mark on a file.
 #[derive(Debug)]
-pub struct Opens {
+pub struct OpenWatch {
     events: OwnedFd,
 }
 
-impl Opens {
+impl OpenWatch {
     /// Starts to watch `file`. The descriptor is closed at exec.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ mod tests {
         let (file, link) = (place.path().join("file"), place.path().join("link"));
         std::fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let opens = Opens::of(&link).unwrap();
+        let opens = OpenWatch::of(&link).unwrap();
         assert!(symlink_metadata(&link).is_ok() && link.metadata().is_ok());
         assert!(!opens.any().unwrap());
         for _twice in 0..2 {
@@ -89,7 +89,7 @@ mod tests {
             assert!(status.unwrap().success(), "{script}");
         };
         shell("cp /bin/true \"$1\"");
-        let opens = Opens::of(&program).unwrap();
+        let opens = OpenWatch::of(&program).unwrap();
         shell("test -x \"$1\"");
         assert!(!opens.any().unwrap());
         shell("\"$1\"");
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_an_error_with_its_name() {
-        let error = Opens::of(Path::new("/nonexistent/file")).unwrap_err();
+        let error = OpenWatch::of(Path::new("/nonexistent/file")).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ENOENT));
         assert!(error.to_string().contains("/nonexistent/file"), "{error}");
     }

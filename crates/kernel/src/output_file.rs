@@ -15,8 +15,8 @@
 //! each component, and those of [`part_file`](crate::part_file).
 
 use crate::error::SysError;
-use crate::part_file::{Rights, Target};
-use crate::trusted_path::{End, Found, PathError, is_others_in_sticky, lead_to_result};
+use crate::part_file::{FilePermissions, PartFileTarget};
+use crate::trusted_path::{PathEnd, PathError, PathObject, is_others_in_sticky, lead_to_result};
 use crate::{attributes, trusted_path};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ pub enum OutputError {
     Sys(#[from] SysError),
     /// The path leads there only through a link of another account.
     #[error("{} {why}, so its link is not followed", .at.display())]
-    Link { at: std::path::PathBuf, why: trusted_path::Doubt },
+    Link { at: std::path::PathBuf, why: trusted_path::PathDoubt },
     /// Another account made the file in a world-writable directory, or a FIFO anywhere.
     #[error("it belongs to another user (uid {0}), who may have planted it")]
     Planted(u32),
@@ -72,30 +72,29 @@ impl OutputError {
 pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), OutputError> {
     let failed = |error: Errno| SysError::new("open", path.display().to_string(), error);
     match lead_to_result(path)? {
-        End::Directory(_) => Err(failed(Errno::ISDIR).into()),
-        End::Nowhere { is_last: false, .. } => Err(failed(Errno::NOENT).into()),
-        End::Nowhere { above, name, is_last: true } => {
-            Ok(Target::within(above, &name).write(content, &Rights::new(mode), true)?)
-        }
-        End::Other(found) if is_open_as(&found, std::io::stdout()) => {
+        PathEnd::Directory(_) => Err(failed(Errno::ISDIR).into()),
+        PathEnd::Nowhere { is_last: false, .. } => Err(failed(Errno::NOENT).into()),
+        PathEnd::Nowhere { above, name, is_last: true } => Ok(PartFileTarget::within(above, &name)
+            .write(content, &FilePermissions::new(mode), true)?),
+        PathEnd::Other(found) if is_open_as(&found, std::io::stdout()) => {
             let written = std::io::stdout().lock().write_all(content);
             Ok(written.map_err(|error| SysError::new("write", "standard output", error))?)
         }
-        End::Other(found) if is_open_as(&found, std::io::stderr()) => {
+        PathEnd::Other(found) if is_open_as(&found, std::io::stderr()) => {
             let written = std::io::stderr().lock().write_all(content);
             Ok(written.map_err(|error| SysError::new("write", "standard error", error))?)
         }
-        End::Other(found) => over(found, content),
+        PathEnd::Other(found) => over(found, content),
     }
 }
 
-fn is_open_as(found: &Found, stream: impl AsFd) -> bool {
+fn is_open_as(found: &PathObject, stream: impl AsFd) -> bool {
     let there = &found.stat;
     fstat(stream).is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
 
 /// Writes directly to an existing target.
-fn over(found: Found, content: &[u8]) -> Result<(), OutputError> {
+fn over(found: PathObject, content: &[u8]) -> Result<(), OutputError> {
     let kind = FileType::from_raw_mode(found.stat.st_mode);
     let is_planted = !found.is_magic
         && match kind {
@@ -113,17 +112,17 @@ fn over(found: Found, content: &[u8]) -> Result<(), OutputError> {
         return Ok(into(&found, content)?);
     }
     let rights = rights_of(&found)?;
-    Ok(Target::within(found.above, &found.name).write(content, &rights, true)?)
+    Ok(PartFileTarget::within(found.above, &found.name).write(content, &rights, true)?)
 }
 
 /// Permissions of the old file that the new one must get.
-fn rights_of(found: &Found) -> Result<Rights, OutputError> {
+fn rights_of(found: &PathObject) -> Result<FilePermissions, OutputError> {
     let user = rustix::process::geteuid();
     if found.stat.st_uid != user.as_raw() && !user.is_root() {
         return Err(OutputError::Foreign(found.stat.st_uid));
     }
     let list = attributes::access_list(&found.file)?;
-    Ok(Rights {
+    Ok(FilePermissions {
         owner: Some((found.stat.st_uid, found.stat.st_gid)),
         mode: found.stat.st_mode & READ_AND_WRITE,
         access_list: list.map(attributes::without_execution),
@@ -131,7 +130,7 @@ fn rights_of(found: &Found) -> Result<Rights, OutputError> {
 }
 
 /// Writes to a device, a pipe, or a file known only by its descriptor.
-fn into(found: &Found, content: &[u8]) -> Result<(), SysError> {
+fn into(found: &PathObject, content: &[u8]) -> Result<(), SysError> {
     let failed = |call, error| {
         SysError::new(call, found.above.path().join(&found.name).display().to_string(), error)
     };

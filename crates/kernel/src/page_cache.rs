@@ -30,13 +30,13 @@ const IN_HAND: Duration = Duration::from_millis(10);
 
 /// How much of the beginning of a file is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cached {
+pub struct CachedPages {
     /// Number of pages examined.
     pub pages: u64,
     pub cached: u64,
 }
 
-impl Cached {
+impl CachedPages {
     #[must_use]
     pub const fn is_all(self) -> bool {
         self.cached >= self.pages
@@ -47,7 +47,7 @@ impl Cached {
 ///
 /// # Errors
 /// `EPERM` for an account that neither owns the file nor may write it.
-pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
+pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<CachedPages, SysError> {
     match by_cachestat(file, len) {
         Err(error) if error.errno() == Some(libc::ENOSYS) => mincore(file, len),
         counted => counted,
@@ -61,7 +61,7 @@ pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
 pub fn is_all_cached(file: BorrowedFd<'_>, len: Bytes) -> Result<bool, SysError> {
     match count(file, len) {
         Err(error) if error.errno() == Some(libc::EPERM) => Ok(is_there(file, len)),
-        counted => counted.map(Cached::is_all),
+        counted => counted.map(CachedPages::is_all),
     }
 }
 
@@ -94,13 +94,13 @@ pub fn drop_until_gone<T, E>(
     drop()
 }
 
-fn by_cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
+fn by_cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<CachedPages, SysError> {
     let page = page_size::base();
     let cached = cachestat::of_first(&file, len, "a file")?.cached_bytes;
-    Ok(Cached { pages: len.pages(page), cached: cached.pages(page) })
+    Ok(CachedPages { pages: len.pages(page), cached: cached.pages(page) })
 }
 
-fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
+fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<CachedPages, SysError> {
     if !is_answered_for(&file) {
         return Err(SysError::new("mincore", "a file of another user", Errno::PERM));
     }
@@ -110,7 +110,7 @@ fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
         let pages = view.resident_pages(window.start, window.len())?;
         cached += pages.iter().filter(|page| **page).count() as u64;
     }
-    Ok(Cached { pages: len.pages(page_size::base()), cached })
+    Ok(CachedPages { pages: len.pages(page_size::base()), cached })
 }
 
 /// Whether one byte of each page can be read without waiting.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_was_written_is_there_by_every_way() {
         let (file, len) = written(16);
-        let all = Cached { pages: 16, cached: 16 };
+        let all = CachedPages { pages: 16, cached: 16 };
         assert_eq!(count(file.as_fd(), len).unwrap(), all);
         assert_eq!(mincore(file.as_fd(), len).unwrap(), all);
         assert!(is_all_cached(file.as_fd(), len).unwrap());

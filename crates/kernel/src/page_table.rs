@@ -7,17 +7,21 @@
 
 use crate::page_size;
 use crate::proc::cpuinfo::CpuInfo;
-use pagewise_model::address::Layout;
+use pagewise_model::address::AddressLayout;
 use pagewise_model::{Bytes, PageSize};
 
 /// The layout for the processor of `info`; `None` for an architecture that does not report it.
 #[must_use]
-pub fn layout(info: &CpuInfo) -> Option<Layout> {
+pub fn layout(info: &CpuInfo) -> Option<AddressLayout> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }
     let address_bits = if has_five_levels(info) { 57 } else { 48 };
-    Some(Layout { base_page_bytes: page_size::base(), address_bits, user_bits: address_bits - 1 })
+    Some(AddressLayout {
+        base_page_bytes: page_size::base(),
+        address_bits,
+        user_bits: address_bits - 1,
+    })
 }
 
 /// True where x86 page tables have five levels.

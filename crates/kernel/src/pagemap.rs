@@ -10,9 +10,9 @@ use crate::error::SysError;
 use crate::ioctl;
 use crate::page_size;
 use crate::proc::{own_pid, pid_path, read_words};
-use crate::region::{Pages, Region};
+use crate::region::{MemoryRegion, RegionPages};
 use pagewise_model::Bytes;
-use pagewise_model::address::{Address, Entry, Scanned};
+use pagewise_model::address::{PagemapEntry, ScannedRange, VirtualAddress};
 use std::fs::File;
 
 /// Number from linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl encoding (x86,
@@ -47,7 +47,7 @@ struct ScanArgument {
 }
 
 /// Selects pages by category: all of the first, any of the second, none of the third.
-struct Wanted {
+struct CategoryFilter {
     all: u64,
     any: u64,
     none: u64,
@@ -87,10 +87,10 @@ impl Pagemap {
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn read(&self, address: u64, count: usize) -> Result<Vec<Entry>, SysError> {
+    pub fn read(&self, address: u64, count: usize) -> Result<Vec<PagemapEntry>, SysError> {
         let first = address / page_size::base().bytes();
         let words = read_words(&self.file, &self.path, first, count)?;
-        Ok(words.into_iter().map(Entry).collect())
+        Ok(words.into_iter().map(PagemapEntry).collect())
     }
 
     /// Whether the address space that this was opened on still exists: its process has neither ended nor
@@ -105,9 +105,9 @@ impl Pagemap {
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
-    pub fn scan(&self, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
+    pub fn scan(&self, start: u64, end: u64) -> Result<Vec<ScannedRange>, SysError> {
         let any = PAGE_IS_HUGE | PAGE_IS_ZERO;
-        self.all(start, end, &Wanted { all: PAGE_IS_PRESENT, any, none: 0 })
+        self.all(start, end, &CategoryFilter { all: PAGE_IS_PRESENT, any, none: 0 })
     }
 
     /// Ranges of existing pages from `start` to `end`, in memory or swapped out. Both bounds are multiples of
@@ -116,11 +116,12 @@ impl Pagemap {
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
-    pub fn populated(&self, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
-        let wanted = Wanted { all: 0, any: PAGE_IS_PRESENT | PAGE_IS_SWAPPED, none: PAGE_IS_GUARD };
+    pub fn populated(&self, start: u64, end: u64) -> Result<Vec<ScannedRange>, SysError> {
+        let wanted =
+            CategoryFilter { all: 0, any: PAGE_IS_PRESENT | PAGE_IS_SWAPPED, none: PAGE_IS_GUARD };
         match self.all(start, end, &wanted) {
             Err(error) if error.errno() == Some(libc::EINVAL) => {
-                self.all(start, end, &Wanted { none: 0, ..wanted })
+                self.all(start, end, &CategoryFilter { none: 0, ..wanted })
             }
             found => found,
         }
@@ -131,19 +132,24 @@ impl Pagemap {
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
-    pub fn resident(&self, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
-        self.all(start, end, &Wanted { all: PAGE_IS_PRESENT, any: 0, none: PAGE_IS_ZERO })
+    pub fn resident(&self, start: u64, end: u64) -> Result<Vec<ScannedRange>, SysError> {
+        self.all(start, end, &CategoryFilter { all: PAGE_IS_PRESENT, any: 0, none: PAGE_IS_ZERO })
     }
 
-    fn all(&self, start: u64, end: u64, wanted: &Wanted) -> Result<Vec<Scanned>, SysError> {
+    fn all(
+        &self,
+        start: u64,
+        end: u64,
+        wanted: &CategoryFilter,
+    ) -> Result<Vec<ScannedRange>, SysError> {
         let mut found = Vec::new();
         let mut from = start;
         while from < end {
             let mut ranges = [PageRange::default(); RANGES];
             let (count, reached) = self.some(from, end, wanted, &mut ranges)?;
-            found.extend(ranges.iter().take(count).map(|range| Scanned {
-                start: Address(range.start),
-                end: Address(range.end),
+            found.extend(ranges.iter().take(count).map(|range| ScannedRange {
+                start: VirtualAddress(range.start),
+                end: VirtualAddress(range.end),
                 is_huge: range.categories & PAGE_IS_HUGE != 0,
                 is_zero: range.categories & PAGE_IS_ZERO != 0,
             }));
@@ -161,7 +167,7 @@ impl Pagemap {
         &self,
         from: u64,
         end: u64,
-        wanted: &Wanted,
+        wanted: &CategoryFilter,
         ranges: &mut [PageRange; RANGES],
     ) -> Result<(usize, u64), SysError> {
         let mut argument = ScanArgument {
@@ -205,8 +211,8 @@ pub(crate) fn shows_frames() -> Result<bool, SysError> {
 }
 
 /// The entry of a page of this process that has just been written.
-fn own_page() -> Result<Entry, SysError> {
-    let mut region = Region::new(Bytes(1), Pages::Any)?;
+fn own_page() -> Result<PagemapEntry, SysError> {
+    let mut region = MemoryRegion::new(Bytes(1), RegionPages::Any)?;
     region.touch(region.size());
     let map = Pagemap::open(own_pid())?;
     let entry = map.read(region.as_ptr() as u64, 1)?.first().copied();
@@ -226,9 +232,9 @@ mod tests {
     }
 
     /// A region of three base pages, and the page table of this process.
-    fn three_pages() -> (Region, Pagemap, u64) {
+    fn three_pages() -> (MemoryRegion, Pagemap, u64) {
         let page = page_size::base().bytes();
-        let region = Region::new(Bytes(3 * page), Pages::Base).unwrap();
+        let region = MemoryRegion::new(Bytes(3 * page), RegionPages::Base).unwrap();
         (region, Pagemap::open(own_pid()).unwrap(), page)
     }
 
@@ -264,7 +270,7 @@ mod tests {
     fn ranges_beyond_one_call_are_all_found() {
         let page = page_size::base().bytes();
         let count = 3 * RANGES as u64;
-        let region = Region::new(Bytes(2 * count * page), Pages::Base).unwrap();
+        let region = MemoryRegion::new(Bytes(2 * count * page), RegionPages::Base).unwrap();
         let bytes = region.as_slice();
         // Every other page: no two of them are in one range.
         let step = usize::try_from(2 * page).unwrap();
@@ -282,7 +288,7 @@ mod tests {
         if huge > Bytes::mib(64).0 {
             return println!("SKIP huge_pages_are_found_where_they_are: a page of {huge} bytes");
         }
-        let mut region = Region::new(Bytes(huge), Pages::Huge).unwrap();
+        let mut region = MemoryRegion::new(Bytes(huge), RegionPages::Huge).unwrap();
         region.touch(Bytes(huge));
         if region.huge_bytes().unwrap() != Bytes(huge) {
             return println!("SKIP huge_pages_are_found_where_they_are: none was given");
@@ -302,7 +308,7 @@ mod tests {
     #[test]
     fn what_was_touched_is_populated() {
         let page = page_size::base().bytes();
-        let mut region = Region::new(Bytes(64 * page), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(64 * page), RegionPages::Base).unwrap();
         let step = usize::try_from(page).unwrap();
         for nth in [2, 3, 4, 9] {
             region.as_mut_slice()[nth * step] = 1;
@@ -314,7 +320,7 @@ mod tests {
             Err(error) => return println!("SKIP what_was_touched_is_populated: {error}"),
         };
         let pages =
-            |range: &Scanned| ((range.start.0 - start) / page, (range.end.0 - start) / page);
+            |range: &ScannedRange| ((range.start.0 - start) / page, (range.end.0 - start) / page);
         assert_eq!(found.iter().map(pages).collect::<Vec<_>>(), [(2, 5), (9, 10)]);
         assert!(found.iter().all(|range| !range.is_huge && !range.is_zero), "{found:?}");
         assert_eq!(map.resident(start, start + 64 * page).unwrap(), found);

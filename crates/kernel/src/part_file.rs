@@ -17,7 +17,7 @@ use crate::attributes::ACCESS_LIST;
 use crate::clock;
 use crate::error::SysError;
 use crate::proc::{lines, named, own_pid, read_bytes};
-use crate::trusted_path::{End, TrustedDir, lead_to_result};
+use crate::trusted_path::{PathEnd, TrustedDir, lead_to_result};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
     fchmod, fchown, flock, fremovexattr, fsetxattr, fstat, linkat, openat, renameat, renameat_with,
@@ -53,7 +53,7 @@ pub fn by_umask() -> u32 {
 
 /// The name of the future file, in an open directory: a path that changes meanwhile has no effect.
 #[derive(Debug)]
-pub struct Target {
+pub struct PartFileTarget {
     directory: TrustedDir,
     name: OsString,
     /// The path as the user knows it.
@@ -62,7 +62,7 @@ pub struct Target {
 
 /// What a file gets besides its content, and never more: no set-user-ID, set-group-ID or sticky bit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rights {
+pub struct FilePermissions {
     /// Owner and group; `None` for those that the kernel assigns.
     pub owner: Option<(u32, u32)>,
     /// Permission bits.
@@ -71,7 +71,7 @@ pub struct Rights {
     pub access_list: Option<Vec<u8>>,
 }
 
-impl Rights {
+impl FilePermissions {
     /// The permissions of a new file.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
@@ -107,19 +107,19 @@ pub struct PartFile {
     file: File,
     /// Its temporary name, if it has one.
     part: Option<OsString>,
-    target: Target,
+    target: PartFileTarget,
 }
 
 /// Writes a complete file with this content and mode. Also removes what killed processes left in the
 /// directory.
 ///
 /// # Errors
-/// Those of [`Target::open`], [`PartFile::create`] and [`PartFile::place`], and when the disk is full.
+/// Those of [`PartFileTarget::open`], [`PartFile::create`] and [`PartFile::place`], and when the disk is full.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32, replaces: bool) -> Result<(), SysError> {
-    Target::open(path)?.write(content, &Rights::new(mode), replaces)
+    PartFileTarget::open(path)?.write(content, &FilePermissions::new(mode), replaces)
 }
 
-impl Target {
+impl PartFileTarget {
     /// The last component of this path, in the directory that the rest leads to. A link with that name is not
     /// followed.
     ///
@@ -132,9 +132,9 @@ impl Target {
             return Err(failed(std::io::Error::other("this is not the name of a file")));
         };
         match lead_to_result(path.parent().unwrap_or(Path::new("")))? {
-            End::Directory(directory) => Ok(Self::within(directory, name)),
-            End::Other(_) => Err(failed(Errno::NOTDIR.into())),
-            End::Nowhere { .. } => Err(failed(Errno::NOENT.into())),
+            PathEnd::Directory(directory) => Ok(Self::within(directory, name)),
+            PathEnd::Other(_) => Err(failed(Errno::NOTDIR.into())),
+            PathEnd::Nowhere { .. } => Err(failed(Errno::NOENT.into())),
         }
     }
 
@@ -149,7 +149,12 @@ impl Target {
     ///
     /// # Errors
     /// As [`write_whole`].
-    pub fn write(self, content: &[u8], rights: &Rights, replaces: bool) -> Result<(), SysError> {
+    pub fn write(
+        self,
+        content: &[u8],
+        rights: &FilePermissions,
+        replaces: bool,
+    ) -> Result<(), SysError> {
         let subject = self.path.display().to_string();
         let failed = |call, error: std::io::Error| SysError::new(call, subject.clone(), error);
         let _names = self.remove_leftovers();
@@ -206,7 +211,7 @@ impl PartFile {
     ///
     /// # Errors
     /// When its directory does not accept new files.
-    pub fn create(target: Target) -> Result<Self, SysError> {
+    pub fn create(target: PartFileTarget) -> Result<Self, SysError> {
         let subject = target.path.display().to_string();
         let failed = |e: std::io::Error| SysError::new("open", subject.clone(), e);
         if let Some(file) = Self::nameless(&target) {
@@ -221,7 +226,7 @@ impl PartFile {
     }
 
     /// `None` if the file system does not support unnamed files.
-    fn nameless(target: &Target) -> Option<File> {
+    fn nameless(target: &PartFileTarget) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let opened = openat(&target.directory, ".", flags, Mode::from_raw_mode(PRIVATE));
         let file = File::from(opened.ok()?);
@@ -231,7 +236,7 @@ impl PartFile {
     }
 
     /// `None` if another process took the file for a leftover, between its creation and its lock.
-    fn named(target: &Target) -> std::io::Result<Option<(File, OsString)>> {
+    fn named(target: &PartFileTarget) -> std::io::Result<Option<(File, OsString)>> {
         let part = other_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let opened = openat(&target.directory, &part, flags, Mode::from_raw_mode(PRIVATE));
@@ -267,7 +272,7 @@ impl PartFile {
             self.link(&name).map_err(failed("linkat"))?;
             self.part = Some(name);
         }
-        let Target { directory, name, .. } = &self.target;
+        let PartFileTarget { directory, name, .. } = &self.target;
         match &self.part {
             None => self.link(name).map_err(failed("linkat"))?,
             Some(part) if replaces => {
@@ -327,8 +332,8 @@ fn other_name() -> OsString {
 mod tests {
     use super::*;
 
-    fn target(path: &Path) -> Target {
-        Target::open(path).unwrap()
+    fn target(path: &Path) -> PartFileTarget {
+        PartFileTarget::open(path).unwrap()
     }
 
     /// As on a file system without unnamed files.
@@ -426,10 +431,10 @@ mod tests {
 
     #[test]
     fn what_names_no_file_or_is_nowhere_is_an_error() {
-        let error = Target::open(Path::new("/")).unwrap_err().to_string();
+        let error = PartFileTarget::open(Path::new("/")).unwrap_err().to_string();
         assert!(error.contains("not the name of a file"), "{error}");
-        let error = Target::open(Path::new("/nonexistent/file")).unwrap_err();
+        let error = PartFileTarget::open(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.is_gone(), "{error}");
-        assert!(Target::open(Path::new("file")).is_ok());
+        assert!(PartFileTarget::open(Path::new("file")).is_ok());
     }
 }

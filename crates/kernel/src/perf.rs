@@ -1,7 +1,7 @@
 //! `perf_event_open(2)`: attributes, opening, and counters read by `read(2)`.
 //!
 //! Rings and samples of other processes are in `tracee`. A counter shares the hardware with others. The
-//! kernel reports how long it was enabled and how long it ran, and [`Reading::scaled`] extrapolates the
+//! kernel reports how long it was enabled and how long it ran, and [`CounterReading::scaled`] extrapolates the
 //! count. Software events always run. Opening costs about 5 us, a read 1 us.
 
 use crate::error::SysError;
@@ -102,7 +102,7 @@ pub fn id(event: BorrowedFd<'_>) -> Result<u64, SysError> {
 
 /// A count, with the times that show how much of the run it covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct CounterReading {
     /// Events counted.
     pub value: u64,
     /// Time in which the event was enabled.
@@ -111,7 +111,7 @@ pub struct Reading {
     pub running: Nanos,
 }
 
-impl Reading {
+impl CounterReading {
     /// The count extrapolated to the whole enabled time; `None` if it was enabled but never on the hardware.
     #[must_use]
     pub fn scaled(self) -> Option<f64> {
@@ -125,11 +125,11 @@ impl Reading {
 
 /// An open event that counts.
 #[derive(Debug)]
-pub struct Counter {
+pub struct PerfCounter {
     fd: OwnedFd,
 }
 
-impl Counter {
+impl PerfCounter {
     /// Opens a counter. `attr` must come from [`attr`], whose read format this type expects.
     pub fn open(attr: &perf_event_attr, pid: i32, cpu: i32) -> Result<Self, SysError> {
         open(attr, pid, cpu, None, 0).map(|fd| Self { fd })
@@ -156,7 +156,7 @@ impl Counter {
     }
 
     /// The count now.
-    pub fn read(&self) -> Result<Reading, SysError> {
+    pub fn read(&self) -> Result<CounterReading, SysError> {
         let mut bytes = [0u8; 24];
         let len = rustix::io::read(&self.fd, &mut bytes)
             .map_err(|e| SysError::new("read", "perf event", e))?;
@@ -165,9 +165,9 @@ impl Counter {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Reading> {
+fn parse(bytes: &[u8]) -> Option<CounterReading> {
     let word = |i: usize| bytes.get(8 * i..8 * i + 8)?.try_into().ok().map(u64::from_ne_bytes);
-    Some(Reading { value: word(0)?, enabled: Nanos(word(1)?), running: Nanos(word(2)?) })
+    Some(CounterReading { value: word(0)?, enabled: Nanos(word(1)?), running: Nanos(word(2)?) })
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn scaling() {
-        let reading = |value, enabled, running| Reading {
+        let reading = |value, enabled, running| CounterReading {
             value,
             enabled: Nanos(enabled),
             running: Nanos(running),
@@ -197,15 +197,17 @@ mod tests {
     #[test]
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn counts_own_faults() {
-        use crate::region::{Pages, Region};
-        let counter = match Counter::open(&software(bindings::PERF_COUNT_SW_PAGE_FAULTS), 0, -1) {
+        use crate::region::{MemoryRegion, RegionPages};
+        let counter = match PerfCounter::open(&software(bindings::PERF_COUNT_SW_PAGE_FAULTS), 0, -1)
+        {
             Ok(counter) => counter,
             Err(error) => {
                 eprintln!("SKIP counts_own_faults: {error}");
                 return;
             }
         };
-        let mut region = Region::new(pagewise_model::Bytes::mib(1), Pages::Base).unwrap();
+        let mut region =
+            MemoryRegion::new(pagewise_model::Bytes::mib(1), RegionPages::Base).unwrap();
         counter.enable().unwrap();
         let pages = region.touch(pagewise_model::Bytes(crate::page_size::base().bytes()));
         counter.disable().unwrap();

@@ -13,14 +13,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Advice on the memory of another process. None of it changes the content of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
+pub enum MemoryAdvice {
     /// Not needed soon (`MADV_COLD`).
     Cold,
     /// Put on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
     Collapse,
 }
 
-impl Advice {
+impl MemoryAdvice {
     const fn number(self) -> i32 {
         match self {
             Self::Cold => libc::MADV_COLD,
@@ -64,7 +64,7 @@ pub fn send_signal(pidfd: impl AsFd, signal: i32) -> Result<(), SysError> {
 /// ESRCH if it has ended, EPERM without CAP_SYS_NICE, EINVAL if the kernel does not know the advice or cannot
 /// apply it there, ENOMEM if nothing is mapped or no memory is left, EAGAIN and EBUSY if the memory was in
 /// use.
-pub fn advise(pidfd: impl AsFd, range: &Range<u64>, advice: Advice) -> Result<(), SysError> {
+pub fn advise(pidfd: impl AsFd, range: &Range<u64>, advice: MemoryAdvice) -> Result<(), SysError> {
     let subject = || format!("{:#x}-{:#x}", range.start, range.end);
     let too_far = |_| invalid("process_madvise", subject());
     let start = usize::try_from(range.start).map_err(too_far)?;
@@ -90,24 +90,24 @@ mod tests {
     use super::*;
     use crate::page_size;
     use crate::proc::own_pid;
-    use crate::region::{Pages, Region};
+    use crate::region::{MemoryRegion, RegionPages};
     use pagewise_model::Bytes;
 
     #[test]
     fn what_is_advised_keeps_its_content() {
         let huge = page_size::huge().bytes();
-        let mut region = Region::new(Bytes(2 * huge), Pages::Huge).unwrap();
+        let mut region = MemoryRegion::new(Bytes(2 * huge), RegionPages::Huge).unwrap();
         region.as_mut_slice().fill(7);
         let own = open(own_pid()).unwrap();
         let start = region.as_ptr() as u64;
-        for advice in [Advice::Cold, Advice::Collapse] {
+        for advice in [MemoryAdvice::Cold, MemoryAdvice::Collapse] {
             // A kernel without the call, or without a free huge page, is a valid result too.
             if let Err(error) = advise(&own, &(start..start + huge), advice) {
                 assert!(error.errno().is_some() && error.call == "process_madvise", "{error}");
             }
             assert!(region.as_slice().iter().all(|byte| *byte == 7));
         }
-        let none = advise(&own, &(0..huge), Advice::Cold).unwrap_err();
+        let none = advise(&own, &(0..huge), MemoryAdvice::Cold).unwrap_err();
         assert!(matches!(none.errno(), Some(libc::ENOMEM | libc::ENOSYS | libc::EPERM)), "{none}");
     }
 

@@ -3,7 +3,7 @@
 //! The region is between two inaccessible guards, so the kernel never merges its mapping with a neighbour.
 //! What `smaps` reports for it concerns it alone, and an access past the end faults. Huge regions start at a
 //! huge-page boundary. "Huge" is advice that the kernel may ignore under fragmentation;
-//! [`Region::huge_bytes`] reports the result. Pages of the reserved pool (`hugetlb`) are taken, or refused,
+//! [`MemoryRegion::huge_bytes`] reports the result. RegionPages of the reserved pool (`hugetlb`) are taken, or refused,
 //! when the region is created.
 //!
 //! Overhead: one mmap, one mprotect, one madvise, about 5 us, plus the faults at the first touch.
@@ -22,7 +22,7 @@ pub(crate) const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The pages wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pages {
+pub enum RegionPages {
     /// The default of the machine.
     #[default]
     Any,
@@ -36,7 +36,7 @@ pub enum Pages {
 
 /// An owned mapping, unmapped on drop.
 #[derive(Debug)]
-pub struct Region {
+pub struct MemoryRegion {
     start: NonNull<u8>,
     len: usize,
     outer_start: *mut c_void,
@@ -44,29 +44,29 @@ pub struct Region {
 }
 
 // SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that created it.
-unsafe impl Send for Region {}
-// SAFETY: `&Region` only permits reading the memory; writing requires `&mut Region`.
-unsafe impl Sync for Region {}
+unsafe impl Send for MemoryRegion {}
+// SAFETY: `&MemoryRegion` only permits reading the memory; writing requires `&mut MemoryRegion`.
+unsafe impl Sync for MemoryRegion {}
 
-impl Region {
-    /// `size` (rounded up to base pages, or for [`Pages::Huge`] to huge pages) of zeroed memory,
+impl MemoryRegion {
+    /// `size` (rounded up to base pages, or for [`RegionPages::Huge`] to huge pages) of zeroed memory,
     /// not yet touched.
-    pub fn new(size: Bytes, pages: Pages) -> Result<Self, SysError> {
+    pub fn new(size: Bytes, pages: RegionPages) -> Result<Self, SysError> {
         let unit = match pages {
-            Pages::HugeTlb => return Self::from_pool(size, page_size::huge()),
-            Pages::Huge => page_size::huge(),
-            Pages::Any | Pages::Base => page_size::base(),
+            RegionPages::HugeTlb => return Self::from_pool(size, page_size::huge()),
+            RegionPages::Huge => page_size::huge(),
+            RegionPages::Any | RegionPages::Base => page_size::base(),
         };
         let mut region = Self::reserve(size, unit)?;
         region.open_up()?;
         match pages {
-            Pages::Any | Pages::HugeTlb => {}
+            RegionPages::Any | RegionPages::HugeTlb => {}
             // EINVAL: a kernel without huge pages only has base pages.
-            Pages::Base => match region.advise(Advice::LinuxNoHugepage) {
+            RegionPages::Base => match region.advise(Advice::LinuxNoHugepage) {
                 Err(e) if e.errno() != Some(libc::EINVAL) => return Err(e),
                 _ => {}
             },
-            Pages::Huge => region.advise(Advice::LinuxHugepage)?,
+            RegionPages::Huge => region.advise(Advice::LinuxHugepage)?,
         }
         Ok(region)
     }
@@ -80,7 +80,7 @@ impl Region {
 
     /// `size` (rounded up to base pages) of zeroed memory that the mapping call has already filled
     /// (`MAP_POPULATE`), on the pages that the machine's setting gives. The kernel silently skips what it
-    /// cannot fill; [`Region::residency`] shows that.
+    /// cannot fill; [`MemoryRegion::residency`] shows that.
     pub fn populated(size: Bytes) -> Result<Self, SysError> {
         let region = Self::reserve(size, page_size::base())?;
         region.put(MapFlags::POPULATE, "mmap MAP_POPULATE")?;
@@ -234,7 +234,7 @@ impl Region {
     }
 
     /// How much is resident, and on which pages.
-    pub fn residency(&self) -> Result<smaps::Residency, SysError> {
+    pub fn residency(&self) -> Result<smaps::MappingResidency, SysError> {
         Ok(smaps::total(&self.entries()?))
     }
 
@@ -253,13 +253,13 @@ impl Region {
     }
 
     /// The entries of `smaps` between the guards.
-    fn entries(&self) -> Result<Vec<smaps::Entry>, SysError> {
+    fn entries(&self) -> Result<Vec<smaps::SmapsEntry>, SysError> {
         let start = self.start.as_ptr() as u64;
         smaps::own(start..start + self.len as u64)
     }
 }
 
-impl Drop for Region {
+impl Drop for MemoryRegion {
     fn drop(&mut self) {
         // SAFETY: `reserve` created the mapping with this address and length. Only `self` owns it, and no
         // borrow of it outlives `self`.
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn base_pages_are_never_huge() {
-        let mut region = Region::new(Bytes::mib(4), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes::mib(4), RegionPages::Base).unwrap();
         let page = Bytes(page_size::base().bytes());
         assert_eq!(region.touch(page), region.size().pages(page_size::base()));
         let residency = region.residency().unwrap();
@@ -296,7 +296,7 @@ mod tests {
             eprintln!("SKIP huge_regions_are_aligned_and_proven: no transparent huge pages");
             return;
         }
-        let mut region = Region::new(Bytes(huge + 1), Pages::Huge).unwrap();
+        let mut region = MemoryRegion::new(Bytes(huge + 1), RegionPages::Huge).unwrap();
         assert_eq!(region.size(), Bytes(2 * huge));
         assert_eq!(region.as_ptr() as u64 % huge, 0);
         assert_eq!(region.huge_bytes().unwrap(), Bytes(0));
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn pages_of_the_pool_are_proven_or_refused() {
-        match Region::new(Bytes(1), Pages::HugeTlb) {
+        match MemoryRegion::new(Bytes(1), RegionPages::HugeTlb) {
             Ok(mut region) => {
                 region.touch(Bytes(1 << 12));
                 assert_eq!(region.huge_bytes().unwrap(), region.size());
@@ -332,14 +332,14 @@ mod tests {
 
     #[test]
     fn locked_is_resident() {
-        let mut region = Region::new(Bytes(1), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(1), RegionPages::Base).unwrap();
         region.lock().unwrap();
         assert_eq!(region.residency().unwrap().rss, region.size());
     }
 
     #[test]
     fn populated_is_resident() {
-        let mut region = Region::new(Bytes(1), Pages::Any).unwrap();
+        let mut region = MemoryRegion::new(Bytes(1), RegionPages::Any).unwrap();
         region.populate().unwrap();
         assert_eq!(region.residency().unwrap().rss, region.size());
         region.as_mut_slice().fill(7);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_the_mapping_call_filled_is_resident() {
-        let region = Region::populated(Bytes::mib(1)).unwrap();
+        let region = MemoryRegion::populated(Bytes::mib(1)).unwrap();
         assert_eq!(region.residency().unwrap().rss, region.size());
         assert!(region.as_slice().iter().all(|&b| b == 0));
     }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_part_is_advised_and_nothing_beyond() {
         let page = page_size::base().bytes() as usize;
-        let mut region = Region::new(Bytes(4 * page as u64), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(4 * page as u64), RegionPages::Base).unwrap();
         region.advise_range(page..3 * page, Advice::LinuxPopulateWrite).unwrap();
         assert_eq!(region.residency().unwrap().rss, Bytes(2 * page as u64));
         for range in [3 * page..5 * page, 1..page] {
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_an_error() {
         for size in [Bytes(u64::MAX), Bytes(u64::MAX - Bytes::gib(1).0), Bytes(1 << 62)] {
-            let error = Region::new(size, Pages::Base).unwrap_err();
+            let error = MemoryRegion::new(size, RegionPages::Base).unwrap_err();
             assert_eq!(error.errno(), Some(libc::ENOMEM));
         }
     }

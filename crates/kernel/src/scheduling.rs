@@ -9,12 +9,12 @@ const LOWEST: libc::c_int = 1;
 
 /// Keeps this thread ahead of ordinary processes until it is dropped.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct RealtimeBoost {
     /// Previous policy and priority; `None` if nothing was changed.
     before: Option<(libc::c_int, libc::c_int)>,
 }
 
-impl Ahead {
+impl RealtimeBoost {
     /// Starts now, if permitted.
     #[must_use]
     pub fn of_ordinary_processes() -> Self {
@@ -26,7 +26,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for RealtimeBoost {
     fn drop(&mut self) {
         if let Some((policy, priority)) = self.before {
             set(policy, priority);
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn it_ends_when_dropped() {
         let before = policy();
-        let ahead = Ahead::of_ordinary_processes();
+        let ahead = RealtimeBoost::of_ordinary_processes();
         let is_ahead = policy() != before;
         assert_eq!(is_ahead, ahead.before.is_some());
         drop(ahead);

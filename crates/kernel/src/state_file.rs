@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Conditions for reading a file.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct StateFileLimits {
     /// Older files are not read.
     pub most_age: Duration,
     /// At most this much is read; a larger file is then malformed.
@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// Content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct StateFileContent {
     /// The file's contents.
     pub text: Vec<u8>,
     /// Time since it was written.
@@ -33,7 +33,7 @@ pub struct Content {
 
 /// The content of a file, if it can be trusted.
 #[must_use]
-pub fn read(path: &Path, limits: Limits) -> Option<Content> {
+pub fn read(path: &Path, limits: StateFileLimits) -> Option<StateFileContent> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
     let file = options.open(path).ok()?;
@@ -46,7 +46,7 @@ pub fn read(path: &Path, limits: Limits) -> Option<Content> {
     }
     let mut text = Vec::new();
     file.take(limits.most_bytes).read_to_end(&mut text).ok()?;
-    Some(Content { text, age })
+    Some(StateFileContent { text, age })
 }
 
 /// Writes `text` to a file. Creates its directory if necessary.
@@ -66,7 +66,7 @@ mod tests {
     use std::time::SystemTime;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    const LIMITS: Limits = Limits { most_age: DAY, most_bytes: 100 };
+    const LIMITS: StateFileLimits = StateFileLimits { most_age: DAY, most_bytes: 100 };
 
     #[test]
     fn what_was_written_is_read() {

@@ -63,7 +63,7 @@ pub fn huge_page_size() -> Result<PageSize, SysError> {
 
 /// One size of transparent huge pages and whether it is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SizeControl {
+pub struct ThpSizeControl {
     pub size: PageSize,
     /// `always`, `madvise`, `inherit` or `never` for anonymous memory; `None` if not offered.
     pub enabled: Option<String>,
@@ -111,13 +111,13 @@ pub fn small_folios() -> Result<SmallFolios, SysError> {
 }
 
 /// Every size that this kernel supports, smallest first; empty before multi-size THP.
-pub fn sizes() -> Result<Vec<SizeControl>, SysError> {
+pub fn sizes() -> Result<Vec<ThpSizeControl>, SysError> {
     let control = |(size, dir): (PageSize, PathBuf)| {
         let word = |file: &str| {
             let text = read_bytes(dir.join(file)).ok()?;
             chosen(&String::from_utf8_lossy(&text)).map(str::to_owned)
         };
-        SizeControl { size, enabled: word("enabled"), shmem_enabled: word("shmem_enabled") }
+        ThpSizeControl { size, enabled: word("enabled"), shmem_enabled: word("shmem_enabled") }
     };
     Ok(sized_directories(DIR)?.into_iter().map(control).collect())
 }

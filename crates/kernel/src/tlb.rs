@@ -11,13 +11,13 @@
 //! too small. For such a family without the bit, both readings are given. On processors with several kinds of
 //! cores, the result is for the core that runs the query.
 
-use crate::cpuid::{self, Registers};
+use crate::cpuid::{self, CpuidRegisters};
 use crate::proc::cpuinfo;
 use pagewise_model::bench::tlb::TlbSide as Side;
 use pagewise_model::{Bytes, PageSize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tlb {
+pub struct CpuidTlb {
     /// 1 or 2.
     pub level: u8,
     /// What it translates.
@@ -29,7 +29,7 @@ pub struct Tlb {
     pub scaled: Option<u32>,
 }
 
-impl Tlb {
+impl CpuidTlb {
     /// The page sizes that share its entries; sizes without a name are left out.
     #[must_use]
     pub fn page_sizes(&self) -> Vec<PageSize> {
@@ -40,7 +40,7 @@ impl Tlb {
 
 /// The TLBs that the current processor claims; empty if it claims nothing.
 #[must_use]
-pub fn claimed() -> Vec<Tlb> {
+pub fn claimed() -> Vec<CpuidTlb> {
     let info = cpuinfo::read().unwrap_or_default();
     match info.vendor.as_str() {
         "AuthenticAMD" | "HygonGenuine" => amd(&AmdLeaves {
@@ -55,7 +55,7 @@ pub fn claimed() -> Vec<Tlb> {
     }
 }
 
-fn leaf18() -> Vec<Registers> {
+fn leaf18() -> Vec<CpuidRegisters> {
     const MOST: u32 = 32;
     let last = cpuid::leaf(0x18, 0).map_or(0, |r| r.eax.min(MOST));
     (0..=last).filter_map(|sub| cpuid::leaf(0x18, sub)).collect()
@@ -65,20 +65,20 @@ fn leaf18() -> Vec<Registers> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AmdLeaves {
     /// 0x8000_0005.
-    pub first: Option<Registers>,
+    pub first: Option<CpuidRegisters>,
     /// 0x8000_0006.
-    pub second: Option<Registers>,
+    pub second: Option<CpuidRegisters>,
     /// 0x8000_0019.
-    pub giant: Option<Registers>,
+    pub giant: Option<CpuidRegisters>,
     /// 0x8000_0021.
-    pub extended: Option<Registers>,
+    pub extended: Option<CpuidRegisters>,
     /// Family of the processor.
     pub family: u32,
 }
 
 /// The TLBs that an AMD processor claims.
 #[must_use]
-pub(crate) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
+pub(crate) fn amd(leaves: &AmdLeaves) -> Vec<CpuidTlb> {
     // The 12-bit fields of the second level overflow from 4096 entries on; then they count in 32s.
     const L2_TLB_SIZE_X32: u32 = 1 << 14;
     const FIRST_FAMILY_X32: u32 = 0x1a;
@@ -103,22 +103,22 @@ pub(crate) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
         for (side, count) in [(Side::Data, register >> 16 & 0xfff), (Side::Code, register & 0xfff)]
         {
             let scaled = (level == 2 && is_hidden).then_some(count * 32);
-            found.push(Tlb { scaled, ..tlb(level, side, pages, count * unit) });
+            found.push(CpuidTlb { scaled, ..tlb(level, side, pages, count * unit) });
         }
     }
     found.retain(|t| t.entries > 0);
     found
 }
 
-const fn tlb(level: u8, side: Side, pages: &'static str, entries: u32) -> Tlb {
-    Tlb { level, side, pages, entries, scaled: None }
+const fn tlb(level: u8, side: Side, pages: &'static str, entries: u32) -> CpuidTlb {
+    CpuidTlb { level, side, pages, entries, scaled: None }
 }
 
 /// The TLBs that an Intel processor claims: `leaf2`, and the subleaves of leaf 0x18 from 0 on.
 #[must_use]
-pub(crate) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
+pub(crate) fn intel(leaf2: CpuidRegisters, leaf18: &[CpuidRegisters]) -> Vec<CpuidTlb> {
     let bytes = descriptors(leaf2);
-    let mut found: Vec<Tlb> = bytes.iter().flat_map(|&b| descriptor(b)).collect();
+    let mut found: Vec<CpuidTlb> = bytes.iter().flat_map(|&b| descriptor(b)).collect();
     if bytes.contains(&0xfe) {
         found.extend(leaf18.iter().filter_map(|&r| parameters(r)));
     }
@@ -128,7 +128,7 @@ pub(crate) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
 
 /// The descriptor bytes of leaf 2: three of EAX, whose lowest byte is a count, and four of each other
 /// register. A register with its top bit set contains none.
-fn descriptors(r: Registers) -> Vec<u8> {
+fn descriptors(r: CpuidRegisters) -> Vec<u8> {
     let valid = |register: u32| register >> 31 == 0;
     let eax = [r.eax].into_iter().filter(|&e| valid(e)).flat_map(|e| e.to_le_bytes()[1..].to_vec());
     let rest = [r.ebx, r.ecx, r.edx].into_iter().filter(|&e| valid(e)).flat_map(u32::to_le_bytes);
@@ -136,7 +136,7 @@ fn descriptors(r: Registers) -> Vec<u8> {
 }
 
 /// Meaning of the descriptor bytes of leaf 2. Bytes that are missing here are caches or unknown.
-const DESCRIPTORS: &[(u8, Tlb)] = &[
+const DESCRIPTORS: &[(u8, CpuidTlb)] = &[
     (0x01, tlb(1, Side::Code, "4K", 32)),
     (0x02, tlb(1, Side::Code, "4M", 2)),
     (0x03, tlb(1, Side::Data, "4K", 64)),
@@ -183,12 +183,12 @@ const DESCRIPTORS: &[(u8, Tlb)] = &[
 ];
 
 /// The TLBs that one descriptor byte describes.
-fn descriptor(byte: u8) -> impl Iterator<Item = Tlb> {
+fn descriptor(byte: u8) -> impl Iterator<Item = CpuidTlb> {
     DESCRIPTORS.iter().filter(move |(known, _)| *known == byte).map(|&(_, tlb)| tlb)
 }
 
 /// One subleaf of leaf 0x18; `None` for an empty one.
-fn parameters(r: Registers) -> Option<Tlb> {
+fn parameters(r: CpuidRegisters) -> Option<CpuidTlb> {
     let side = match r.edx & 0x1f {
         1 => Side::Data,
         2 => Side::Code,
@@ -200,7 +200,7 @@ fn parameters(r: Registers) -> Option<Tlb> {
     let (ways, sets) = (r.ebx >> 16, r.ecx);
     let entries = ways.checked_mul(sets).filter(|&n| n > 0)?;
     let level = (r.edx >> 5 & 7) as u8;
-    Some(Tlb { level, side, pages: page_sizes(r.ebx & 0xf), entries, scaled: None })
+    Some(CpuidTlb { level, side, pages: page_sizes(r.ebx & 0xf), entries, scaled: None })
 }
 
 /// The page sizes of a mask: bit 0 for 4K, 1 for 2M, 2 for 4M, 3 for 1G.
@@ -227,8 +227,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const fn regs(eax: u32, ebx: u32, ecx: u32, edx: u32) -> Registers {
-        Registers { eax, ebx, ecx, edx }
+    const fn regs(eax: u32, ebx: u32, ecx: u32, edx: u32) -> CpuidRegisters {
+        CpuidRegisters { eax, ebx, ecx, edx }
     }
 
     /// AMD Ryzen 5 3600X (Zen 2), registers as published in CPUID dumps.
@@ -267,14 +267,14 @@ mod tests {
         assert!(amd(&leaves).contains(&tlb(2, Side::Data, "4K", 128)));
         leaves.family = 0x1a;
         let hidden = amd(&leaves);
-        let both = Tlb { scaled: Some(4096), ..tlb(2, Side::Data, "4K", 128) };
+        let both = CpuidTlb { scaled: Some(4096), ..tlb(2, Side::Data, "4K", 128) };
         assert!(hidden.contains(&both), "both readings where the bit may be hidden");
         assert!(hidden.contains(&tlb(1, Side::Data, "4K", 64)));
     }
 
     #[test]
     fn page_sizes_that_share_entries() {
-        let sizes = |pages| Tlb { pages, ..tlb(1, Side::Data, "", 1) }.page_sizes();
+        let sizes = |pages| CpuidTlb { pages, ..tlb(1, Side::Data, "", 1) }.page_sizes();
         assert_eq!(sizes("4K/2M"), [PageSize::BASE_4K, PageSize::PMD_2M]);
         assert_eq!(sizes("1G"), [PageSize::new(Bytes::gib(1).0).unwrap()]);
         assert_eq!(sizes("other sizes"), []);
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_guest_that_claims_nothing() {
         // A guest whose hypervisor blanks leaf 0x18 and stops at extended leaf 8.
-        assert!(intel(regs(0x00fe_ff01, 0xf0, 0, 0), &[Registers::default(); 9]).is_empty());
+        assert!(intel(regs(0x00fe_ff01, 0xf0, 0, 0), &[CpuidRegisters::default(); 9]).is_empty());
         assert!(amd(&AmdLeaves::default()).is_empty());
         assert!(intel(regs(0x8000_0301, 0x8000_0003, 0, 0), &[]).is_empty());
     }

@@ -36,7 +36,7 @@ const DIRECTORY_ONLY: OFlags = PATH_ONLY.union(OFlags::DIRECTORY);
 
 /// Why other accounts could redirect a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Doubt {
+pub enum PathDoubt {
     /// It belongs to another user.
     #[error("belongs to another user (uid {0})")]
     Foreign(u32),
@@ -58,7 +58,7 @@ pub enum PathError {
     Doubtful {
         /// The part that they could change.
         at: PathBuf,
-        why: Doubt,
+        why: PathDoubt,
     },
 }
 
@@ -77,7 +77,7 @@ impl From<PathError> for SysError {
 
 /// What a walk does if a name does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingName {
     Ends,
     /// Creates a directory for this account only.
     IsMade,
@@ -87,7 +87,7 @@ pub enum Missing {
 
 /// What a walk accepts on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
+enum PathTrust {
     /// Only what root alone can change.
     Root,
     /// Only what no other account can change.
@@ -101,7 +101,7 @@ enum Trust {
 pub struct TrustedDir {
     fd: OwnedFd,
     path: PathBuf,
-    trust: Trust,
+    trust: PathTrust,
 }
 
 impl AsFd for TrustedDir {
@@ -112,9 +112,9 @@ impl AsFd for TrustedDir {
 
 /// Target of a path.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum PathEnd {
     Directory(TrustedDir),
-    Other(Found),
+    Other(PathObject),
     /// The name does not exist in that directory. `is_last`: no further names follow it.
     Nowhere {
         above: TrustedDir,
@@ -125,7 +125,7 @@ pub(crate) enum End {
 
 /// An object that is neither directory nor link, opened with `O_PATH`.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PathObject {
     pub(crate) above: TrustedDir,
     pub(crate) name: OsString,
     pub(crate) file: OwnedFd,
@@ -138,8 +138,8 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// Whatever could redirect it, and failed calls.
-pub fn walk(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
-    walk_by(Trust::Whole, path, missing)
+pub fn walk(path: &Path, missing: MissingName) -> Result<Option<TrustedDir>, PathError> {
+    walk_by(PathTrust::Whole, path, missing)
 }
 
 /// The directory of an absolute path in which this account keeps a file for its user. For root this is
@@ -147,16 +147,22 @@ pub fn walk(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathErr
 ///
 /// # Errors
 /// As [`walk`].
-pub fn walk_to_place(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
+pub fn walk_to_place(path: &Path, missing: MissingName) -> Result<Option<TrustedDir>, PathError> {
     let is_root = rustix::process::geteuid().is_root();
-    walk_by(if is_root { Trust::Whole } else { Trust::Links }, path, missing)
+    walk_by(if is_root { PathTrust::Whole } else { PathTrust::Links }, path, missing)
 }
 
-fn walk_by(trust: Trust, path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
+fn walk_by(
+    trust: PathTrust,
+    path: &Path,
+    missing: MissingName,
+) -> Result<Option<TrustedDir>, PathError> {
     match lead(root(trust)?, path, missing)? {
-        End::Directory(found) => Ok(Some(found)),
-        End::Other(found) => Err(found.above.failed("openat", &found.name)(Errno::NOTDIR).into()),
-        End::Nowhere { .. } => Ok(None),
+        PathEnd::Directory(found) => Ok(Some(found)),
+        PathEnd::Other(found) => {
+            Err(found.above.failed("openat", &found.name)(Errno::NOTDIR).into())
+        }
+        PathEnd::Nowhere { .. } => Ok(None),
     }
 }
 
@@ -164,15 +170,15 @@ fn walk_by(trust: Trust, path: &Path, missing: Missing) -> Result<Option<Trusted
 /// also replace the result. Root follows none of their links. In a world-writable sticky directory no account
 /// follows them. That is the rule of `fs.protected_symlinks` (proc_sys_fs(5)), which may be off in the
 /// kernel.
-pub(crate) fn lead_to_result(path: &Path) -> Result<End, PathError> {
+pub(crate) fn lead_to_result(path: &Path) -> Result<PathEnd, PathError> {
     let start = if path.is_absolute() {
-        root(Trust::Links)?
+        root(PathTrust::Links)?
     } else {
         let here = rustix::fs::open(".", DIRECTORY_ONLY, Mode::empty());
         let fd = here.map_err(|error| SysError::new("open", ".", error))?;
-        TrustedDir { fd, path: PathBuf::new(), trust: Trust::Links }
+        TrustedDir { fd, path: PathBuf::new(), trust: PathTrust::Links }
     };
-    lead(start, path, Missing::Ends)
+    lead(start, path, MissingName::Ends)
 }
 
 /// Why an account other than root could change or replace the file of this absolute path. `None` if no
@@ -180,13 +186,13 @@ pub(crate) fn lead_to_result(path: &Path) -> Result<End, PathError> {
 ///
 /// # Errors
 /// Failed calls.
-pub fn doubt(path: &Path) -> Result<Option<(PathBuf, Doubt)>, SysError> {
-    let checked = lead(root(Trust::Root)?, path, Missing::Ends).and_then(|end| match end {
-        End::Other(found) => {
+pub fn doubt(path: &Path) -> Result<Option<(PathBuf, PathDoubt)>, SysError> {
+    let checked = lead(root(PathTrust::Root)?, path, MissingName::Ends).and_then(|end| match end {
+        PathEnd::Other(found) => {
             let path = found.above.path.join(&found.name);
-            TrustedDir { fd: found.file, path, trust: Trust::Root }.check()
+            TrustedDir { fd: found.file, path, trust: PathTrust::Root }.check()
         }
-        End::Directory(_) | End::Nowhere { .. } => Ok(()),
+        PathEnd::Directory(_) | PathEnd::Nowhere { .. } => Ok(()),
     });
     match checked {
         Ok(()) => Ok(None),
@@ -195,18 +201,18 @@ pub fn doubt(path: &Path) -> Result<Option<(PathBuf, Doubt)>, SysError> {
     }
 }
 
-fn lead(from: TrustedDir, path: &Path, missing: Missing) -> Result<End, PathError> {
+fn lead(from: TrustedDir, path: &Path, missing: MissingName) -> Result<PathEnd, PathError> {
     let mut at = from;
     at.check()?;
     let mut left = reversed(path);
     let mut links = 0;
     while let Some(name) = left.pop() {
         match at.step(&name, missing)? {
-            Step::Into(next) => at = next,
-            Step::Nowhere => {
-                return Ok(End::Nowhere { above: at, name, is_last: left.is_empty() });
+            PathStep::Into(next) => at = next,
+            PathStep::Nowhere => {
+                return Ok(PathEnd::Nowhere { above: at, name, is_last: left.is_empty() });
             }
-            Step::Link(target) => {
+            PathStep::Link(target) => {
                 links += 1;
                 if links > MOST_LINKS {
                     return Err(at.failed("openat", &name)(Errno::LOOP).into());
@@ -216,16 +222,16 @@ fn lead(from: TrustedDir, path: &Path, missing: Missing) -> Result<End, PathErro
                 }
                 left.extend(reversed(&target));
             }
-            Step::Other { file, stat, is_magic } if left.is_empty() => {
-                return Ok(End::Other(Found { above: at, name, file, stat, is_magic }));
+            PathStep::Other { file, stat, is_magic } if left.is_empty() => {
+                return Ok(PathEnd::Other(PathObject { above: at, name, file, stat, is_magic }));
             }
-            Step::Other { .. } => return Err(at.failed("openat", &name)(Errno::NOTDIR).into()),
+            PathStep::Other { .. } => return Err(at.failed("openat", &name)(Errno::NOTDIR).into()),
         }
     }
-    Ok(End::Directory(at))
+    Ok(PathEnd::Directory(at))
 }
 
-enum Step {
+enum PathStep {
     Into(TrustedDir),
     Link(PathBuf),
     Nowhere,
@@ -243,13 +249,13 @@ impl TrustedDir {
     ///
     /// # Errors
     /// When a call fails.
-    pub fn look(&self, name: &OsStr, missing: Missing) -> Result<Option<Stat>, SysError> {
+    pub fn look(&self, name: &OsStr, missing: MissingName) -> Result<Option<Stat>, SysError> {
         let opened = self.open(name, missing)?;
         opened.map(|fd| rustix::fs::fstat(&fd).map_err(self.failed("fstat", name))).transpose()
     }
 
-    fn step(&self, name: &OsStr, missing: Missing) -> Result<Step, PathError> {
-        let Some(fd) = self.open(name, missing)? else { return Ok(Step::Nowhere) };
+    fn step(&self, name: &OsStr, missing: MissingName) -> Result<PathStep, PathError> {
+        let Some(fd) = self.open(name, missing)? else { return Ok(PathStep::Nowhere) };
         let mut path = self.path.clone();
         if name == OsStr::new("..") {
             path.pop();
@@ -265,40 +271,40 @@ impl TrustedDir {
             }
             FileType::Directory => {
                 next.check()?;
-                Ok(Step::Into(next))
+                Ok(PathStep::Into(next))
             }
-            _ => Ok(Step::Other { file: next.fd, stat: found, is_magic: false }),
+            _ => Ok(PathStep::Other { file: next.fd, stat: found, is_magic: false }),
         }
     }
 
     /// Follows a link. Only the kernel can follow those of /proc: their text may not be a path.
-    fn follow(&self, name: &OsStr, link: Self) -> Result<Step, PathError> {
+    fn follow(&self, name: &OsStr, link: Self) -> Result<PathStep, PathError> {
         let is_magic = rustix::fs::fstatfs(&link.fd).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC);
-        if self.trust == Trust::Links && is_magic {
+        if self.trust == PathTrust::Links && is_magic {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let opened = rustix::fs::openat(&self.fd, name, flags, Mode::empty());
             let next = Self { fd: opened.map_err(self.failed("openat", name))?, ..link };
             let stat = next.stat()?;
             return Ok(match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => Step::Into(next),
-                _ => Step::Other { file: next.fd, stat, is_magic },
+                FileType::Directory => PathStep::Into(next),
+                _ => PathStep::Other { file: next.fd, stat, is_magic },
             });
         }
         let target = rustix::fs::readlinkat(&link.fd, "", Vec::new())
             .map_err(self.failed("readlinkat", name))?;
-        Ok(Step::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+        Ok(PathStep::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
     }
 
     /// Whether a link in this directory may be followed.
     fn check_link(&self, link: &Self, found: &Stat) -> Result<(), PathError> {
-        if self.trust != Trust::Links || rustix::process::geteuid().is_root() {
+        if self.trust != PathTrust::Links || rustix::process::geteuid().is_root() {
             return link.check_owner(found);
         }
         if is_others_in_sticky(&self.stat()?, found) { link.check_owner(found) } else { Ok(()) }
     }
 
     /// Opens the entry with this name with `O_PATH`.
-    fn open(&self, name: &OsStr, missing: Missing) -> Result<Option<OwnedFd>, SysError> {
+    fn open(&self, name: &OsStr, missing: MissingName) -> Result<Option<OwnedFd>, SysError> {
         // As a directory first: only that triggers file systems that are mounted on first use.
         let open = || match rustix::fs::openat(&self.fd, name, DIRECTORY_ONLY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -307,9 +313,9 @@ impl TrustedDir {
             opened => opened,
         };
         let rights = match missing {
-            Missing::Ends => None,
-            Missing::IsMade => Some(Mode::RWXU),
-            Missing::IsMadeOpen => Some(Mode::from_raw_mode(0o755)),
+            MissingName::Ends => None,
+            MissingName::IsMade => Some(Mode::RWXU),
+            MissingName::IsMadeOpen => Some(Mode::from_raw_mode(0o755)),
         };
         let opened = match (open(), rights) {
             (Err(Errno::NOENT), None) => return Ok(None),
@@ -325,7 +331,7 @@ impl TrustedDir {
     }
 
     fn check(&self) -> Result<(), PathError> {
-        if self.trust == Trust::Links {
+        if self.trust == PathTrust::Links {
             return Ok(());
         }
         let found = self.stat()?;
@@ -333,21 +339,21 @@ impl TrustedDir {
         let is_sticky = is_directory(&found) && found.st_mode & STICKY != 0;
         let others = if is_sticky { 0 } else { found.st_mode };
         if others & WRITABLE_BY_ALL != 0 {
-            return Err(self.doubt(Doubt::Open));
+            return Err(self.doubt(PathDoubt::Open));
         }
         if others & WRITABLE_BY_GROUP != 0 && (self.has_list() || !is_private(&found)) {
-            return Err(self.doubt(Doubt::Group(found.st_gid)));
+            return Err(self.doubt(PathDoubt::Group(found.st_gid)));
         }
         Ok(())
     }
 
     fn check_owner(&self, found: &Stat) -> Result<(), PathError> {
         let own = match self.trust {
-            Trust::Root => 0,
-            Trust::Whole | Trust::Links => rustix::process::geteuid().as_raw(),
+            PathTrust::Root => 0,
+            PathTrust::Whole | PathTrust::Links => rustix::process::geteuid().as_raw(),
         };
         let is_trusted = [0, own].contains(&found.st_uid) || is_unmapped(found.st_uid);
-        if is_trusted { Ok(()) } else { Err(self.doubt(Doubt::Foreign(found.st_uid))) }
+        if is_trusted { Ok(()) } else { Err(self.doubt(PathDoubt::Foreign(found.st_uid))) }
     }
 
     /// Whether an access control list may give rights to others: its mask shows as the group permissions.
@@ -360,7 +366,7 @@ impl TrustedDir {
         rustix::fs::fstat(&self.fd).map_err(failed)
     }
 
-    fn doubt(&self, why: Doubt) -> PathError {
+    fn doubt(&self, why: PathDoubt) -> PathError {
         PathError::Doubtful { at: self.path.clone(), why }
     }
 
@@ -370,7 +376,7 @@ impl TrustedDir {
     }
 }
 
-fn root(trust: Trust) -> Result<TrustedDir, SysError> {
+fn root(trust: PathTrust) -> Result<TrustedDir, SysError> {
     let opened = rustix::fs::open("/", PATH_ONLY, Mode::empty());
     let fd = opened.map_err(|e| SysError::new("open", "/", e))?;
     Ok(TrustedDir { fd, path: PathBuf::from("/"), trust })

@@ -9,7 +9,7 @@
 //! is closed, the mappings lose the property. A forked child does not have it (mm/userfaultfd.c,
 //! `dup_userfaultfd`), nor do mappings that a process creates or moves later.
 //!
-//! [`Missing`] lets another thread of the program serve each fault on memory that does not exist yet, as
+//! [`MissingPageServer`] lets another thread of the program serve each fault on memory that does not exist yet, as
 //! programs do that fetch pages from elsewhere. The faulting thread sleeps until the page is filled in.
 //!
 //! Needs no privilege: [`FLAGS`] request faults in user mode only, which no setting forbids. Refused (EPERM)
@@ -134,12 +134,12 @@ impl Userfault {
 /// Serves faults on missing memory with pages full of zeroes. On drop, waiting threads continue by
 /// themselves.
 #[derive(Debug)]
-pub struct Missing {
+pub struct MissingPageServer {
     fd: OwnedFd,
     zeroes: Vec<u8>,
 }
 
-impl Missing {
+impl MissingPageServer {
     /// Opens one for the memory of this process.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ impl Missing {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use crate::region::{Pages, Region};
+    use crate::region::{MemoryRegion, RegionPages};
     use pagewise_model::Bytes;
 
     #[test]
@@ -241,14 +241,14 @@ mod tests {
             }
         };
         let page = page_size::base().bytes();
-        let region = Region::new(Bytes(page), Pages::Any).unwrap();
+        let region = MemoryRegion::new(Bytes(page), RegionPages::Any).unwrap();
         own.register(region.as_ptr() as u64, page).unwrap();
         assert_eq!(own.register(page, page).unwrap_err().errno(), Some(libc::EINVAL));
     }
 
     #[test]
     fn faults_are_answered_by_another_thread() {
-        let missing = match Missing::open() {
+        let missing = match MissingPageServer::open() {
             Ok(missing) => missing,
             Err(error) => {
                 println!("SKIP faults_are_answered_by_another_thread: {error}");
@@ -256,7 +256,7 @@ mod tests {
             }
         };
         let page = page_size::base().bytes();
-        let mut region = Region::new(Bytes(4 * page), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(4 * page), RegionPages::Base).unwrap();
         missing.register(region.as_ptr() as u64, 4 * page).unwrap();
         assert!(!missing.answer(Nanos(0)).unwrap(), "nothing is touched yet");
         std::thread::scope(|scope| {
@@ -272,11 +272,11 @@ mod tests {
 
     #[test]
     fn who_waits_goes_on_when_nobody_answers_any_more() {
-        let Ok(missing) = Missing::open() else {
+        let Ok(missing) = MissingPageServer::open() else {
             println!("SKIP who_waits_goes_on: no userfaultfd");
             return;
         };
-        let mut region = Region::new(Bytes(1), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(1), RegionPages::Base).unwrap();
         missing.register(region.as_ptr() as u64, region.size().0).unwrap();
         std::thread::scope(|scope| {
             let touching = scope.spawn(|| region.touch(Bytes(1 << 12)));

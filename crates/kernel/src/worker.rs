@@ -2,7 +2,7 @@
 //!
 //! It is for loops over mapped files: a page that cannot be read back, or a file that is shortened, causes
 //! `SIGBUS` in the process that touches the mapping. The child is a copy by `fork(2)`. Requests and answers
-//! are one number each, through a socket pair. It ends when the [`Worker`] is dropped, and dies with the
+//! are one number each, through a socket pair. It ends when the [`ForkedWorker`] is dropped, and dies with the
 //! thread that created it. Cost: one fork, then about 10 us per request besides its work. While it lives, the
 //! first write to each shared page copies that page.
 
@@ -19,14 +19,14 @@ const SUBJECT: &str = "a working child";
 
 /// A child that answers requests; it ends on drop.
 #[derive(Debug)]
-pub struct Worker {
+pub struct ForkedWorker {
     pid: i32,
     /// Reports its end. The socket does not, while another child has a copy of the far end.
     process: OwnedFd,
     line: OwnedFd,
 }
 
-impl Worker {
+impl ForkedWorker {
     /// Starts a child that answers each request with `serve`. In a process with threads, `serve` may only
     /// make system calls, and must neither allocate nor lock.
     pub fn start(serve: impl FnMut(u64) -> Result<f64, Errno>) -> Result<Self, SysError> {
@@ -81,7 +81,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for ForkedWorker {
     fn drop(&mut self) {
         end(&self.line, self.pid);
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn it_answers_until_it_is_dropped() {
         let mut sum = 0.0;
-        let worker = Worker::start(|n| {
+        let worker = ForkedWorker::start(|n| {
             sum += n as f64;
             if n == 7 { Err(Errno::NOENT) } else { Ok(sum) }
         });
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn two_end_in_any_order() {
         // The second child has copies of the first one's socket.
-        let first = Worker::start(|n| Ok(n as f64)).unwrap();
-        let second = Worker::start(|n| Ok(n as f64)).unwrap();
+        let first = ForkedWorker::start(|n| Ok(n as f64)).unwrap();
+        let second = ForkedWorker::start(|n| Ok(n as f64)).unwrap();
         assert_eq!(first.ask(1).unwrap(), 1.0);
         drop(first);
         assert_eq!(second.ask(2).unwrap(), 2.0);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn its_death_is_an_error_of_the_request() {
-        let worker = Worker::start(|_| leave(3)).unwrap();
+        let worker = ForkedWorker::start(|_| leave(3)).unwrap();
         for _ in 0..2 {
             assert!(worker.ask(1).unwrap_err().to_string().ends_with("it has ended"));
         }

@@ -4,7 +4,7 @@
 
 use pagewise_kernel::doctor;
 use pagewise_kernel::proc::tree;
-use pagewise_model::capability::Answer;
+use pagewise_model::capability::CapabilityAnswer;
 use std::collections::BTreeSet;
 
 #[test]
@@ -18,8 +18,8 @@ fn every_probe_answers_and_says_what_it_is_for() {
     for c in &found.capabilities {
         println!("{:16} {:38} {:?} [{}]", c.group, c.name, c.answer, c.gives);
         assert!(!c.gives.is_empty() && !c.name.is_empty());
-        assert!(!matches!(c.answer, Answer::Unknown(_)), "{c:?}");
-        assert!(c.answer != Answer::Yes || c.unlock.is_none(), "{c:?}");
+        assert!(!matches!(c.answer, CapabilityAnswer::Unknown(_)), "{c:?}");
+        assert!(c.answer != CapabilityAnswer::Yes || c.unlock.is_none(), "{c:?}");
     }
     for t in &found.traits {
         println!("{:16} {:38} {}", t.group, t.name, t.value);

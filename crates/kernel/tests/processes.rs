@@ -51,7 +51,7 @@ fn descendants_are_found_both_ways() {
     // The grandchild waits until the standard input that it inherits ends.
     let mut shell = Running::start("exec 3<&0; sh -c 'cat <&3 & echo $!; wait' & wait");
     let grandchild: i32 = shell.line().parse().unwrap();
-    let mut scanner = tree::Scanner::new(shell.pid());
+    let mut scanner = tree::DescendantScanner::new(shell.pid());
     for _ in 0..2 {
         let scanned = scanner.scan().unwrap();
         assert_eq!(scanned.len(), 2, "{scanned:?}");
@@ -68,7 +68,7 @@ fn descendants_are_found_both_ways() {
 fn an_orphan_stays_in_the_tree_of_a_scanner() {
     let mut shell = Running::start("exec 3<&0; sh -c 'cat <&3 & echo $!; read x' ; wait; cat");
     let orphan: i32 = shell.line().parse().unwrap();
-    let mut scanner = tree::Scanner::new(shell.pid());
+    let mut scanner = tree::DescendantScanner::new(shell.pid());
     assert!(scanner.scan().unwrap().contains(&orphan));
     let middle = stat::read(orphan).unwrap().ppid;
     pidfd::send_signal(pidfd::open(middle).unwrap(), 9).unwrap();

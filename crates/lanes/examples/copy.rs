@@ -5,12 +5,12 @@
 
 #![allow(clippy::print_stderr, reason = "a program for the command line")]
 
-use pagewise_lanes::Copy;
+use pagewise_lanes::CopyJob;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (input, output) = (std::io::stdin(), std::io::stdout());
-    let mut copy = Copy::new(&input, &output);
+    let mut copy = CopyJob::new(&input, &output);
     let mut is_verbose = false;
     for argument in std::env::args().skip(1) {
         copy = match (&*argument, argument.parse()) {

@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code, reason = "a function for processors with AVX2, called where they have it")]
 
-use pagewise_lanes::buffer::{Dropped, Pages};
+use pagewise_lanes::buffer::{BufferPages, Dropped};
 use pagewise_lanes::pipe::Writer;
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
@@ -306,7 +306,7 @@ impl Output for Given {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let last: u64 = std::env::args().nth(1).map_or(Ok(u64::MAX - 1), |word| word.parse())?;
-    let region = Dropped::returning(REGION, Pages::Huge)?;
+    let region = Dropped::returning(REGION, BufferPages::Huge)?;
     let mut output = Given::new(Writer::stdout()?, region);
     match fizzbuzz(last.saturating_add(1), &mut output).and_then(|()| output.give(output.held)) {
         // Whoever reads has had enough, as with yes(1).
@@ -356,7 +356,7 @@ mod tests {
     fn rounds_of_a_region_are_the_same_lines() {
         let (mut reader, writer) = io::pipe().unwrap();
         let writing = std::thread::spawn(move || {
-            let region = Dropped::returning(96 * 1024, Pages::Base).unwrap();
+            let region = Dropped::returning(96 * 1024, BufferPages::Base).unwrap();
             let mut output = Given::new(Writer::new(writer).unwrap(), region);
             fizzbuzz(400_001, &mut output).and_then(|()| output.give(output.held)).unwrap();
         });

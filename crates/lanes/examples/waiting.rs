@@ -7,8 +7,8 @@
 //! one before. The last line on standard error is one of numbers: bytes, ns of wall time and of CPU
 //! time of this process from the first byte on, waits that ended spinning and sleeping, ns of each.
 
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages};
-use pagewise_lanes::pipe::{Options, Reader, Wait, WaitCounts, Writer};
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen};
+use pagewise_lanes::pipe::{PipeOptions, Reader, WaitCounts, WaitMode, Writer};
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What is to be done.
 struct Task {
     by: String,
-    options: Options,
+    options: PipeOptions,
     bytes: u64,
     chunk: usize,
     every: Duration,
@@ -31,15 +31,15 @@ impl Task {
     fn from(words: &[String]) -> Result<Self> {
         let [by, wait, bytes, chunk, rest @ ..] = words else { return Err("too few words".into()) };
         let wait = match wait.as_str() {
-            "block" => Wait::Block,
-            "adaptive" => Wait::Adaptive,
-            "busy" => Wait::Busy,
+            "block" => WaitMode::Block,
+            "adaptive" => WaitMode::Adaptive,
+            "busy" => WaitMode::Busy,
             other => return Err(format!("no way to wait: {other}").into()),
         };
         let every = rest.first().map_or(Ok(0), |word| word.parse())?;
         Ok(Self {
             by: by.clone(),
-            options: Options::new().wait(wait),
+            options: PipeOptions::new().wait(wait),
             bytes: bytes.parse()?,
             chunk: chunk.parse()?,
             every: Duration::from_micros(every),
@@ -109,7 +109,7 @@ fn produce(task: &Task) -> Result<()> {
             task.run(|most| Ok(writer.send(&bytes, 0..most).map(|_| most as u64)?))
         }
         "give" => {
-            let mut region = Dropped::new(2 * task.chunk, Pages::Huge)?;
+            let mut region = Dropped::new(2 * task.chunk, BufferPages::Huge)?;
             task.run(|most| {
                 region.space(most)?[..most].fill(b'x');
                 Ok(writer.give(&mut region, most).map(|_| most as u64)?)

@@ -2,14 +2,14 @@
 //! and for the program's use of it.
 //!
 //! ```no_run
-//! use pagewise_lanes::choose::{Arm, Bytes, Demand, Order, Subject};
+//! use pagewise_lanes::choose::{ReadWay, Bytes, ReadDemand, AccessOrder, ExaminedFile};
 //!
 //! let demand =
-//!     Demand { order: Order::Random, block_bytes: Bytes::kib(16), passes: 3, threads: 1 };
-//! let file = Subject::open("big.db".as_ref())?;
-//! let choice = file.choose(&demand, &[Arm::Pread, Arm::Map, Arm::MapPopulate])?;
+//!     ReadDemand { order: AccessOrder::Random, block_bytes: Bytes::kib(16), passes: 3, threads: 1 };
+//! let file = ExaminedFile::open("big.db".as_ref())?;
+//! let choice = file.choose(&demand, &[ReadWay::Pread, ReadWay::Map, ReadWay::MapPopulate])?;
 //! match choice.best().map(|best| best.arm) {
-//!     Some(Arm::Pread) | None => { /* pread(2) into one buffer */ }
+//!     Some(ReadWay::Pread) | None => { /* pread(2) into one buffer */ }
 //!     Some(_) => { /* map it, and populate it if that is what was chosen */ }
 //! }
 //! # Ok::<(), pagewise_lanes::choose::ChooseError>(())
@@ -24,15 +24,15 @@
 //! If another program shortens a mapped file, a touch ends the program (`SIGBUS`). Leave mappings out of
 //! the ways to choose from if that may happen.
 
-pub use pagewise_model::bench::file::Arm;
-pub use pagewise_model::bench::tlb::Order;
+pub use pagewise_model::bench::file::ReadWay;
+pub use pagewise_model::bench::tlb::AccessOrder;
 pub use pagewise_model::cache::FolioClass;
-pub use pagewise_model::choice::{Calibration, Choice, Demand, FileState, Forecast};
+pub use pagewise_model::choice::{Calibration, FileState, ReadChoice, ReadDemand, ReadForecast};
 pub use pagewise_model::{Bytes, Nanos};
 
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::dirs;
-use pagewise_kernel::state_file::{self, Limits};
+use pagewise_kernel::state_file::{self, StateFileLimits};
 use pagewise_kernel::{SysError, file_system, machine, page_size};
 use pagewise_model::choice::CalibrationKey;
 use rustix::fs::Access;
@@ -42,8 +42,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Machines change; no calibration is larger.
-const LIMITS: Limits =
-    Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 4 << 20 };
+const LIMITS: StateFileLimits =
+    StateFileLimits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 4 << 20 };
 
 /// Why there is no choice.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ impl ChooseError {
 
 /// Where the prices for a file are measured, and what they are valid for.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct CalibrationPlace {
     /// The directory of the files that are read for them.
     pub directory: PathBuf,
     /// What the prices are valid for.
@@ -104,7 +104,7 @@ pub struct KeptPrices {
     pub age: Nanos,
 }
 
-impl Place {
+impl CalibrationPlace {
     /// The prices that are kept, if they hold here and now.
     #[must_use]
     pub fn kept(&self) -> Option<KeptPrices> {
@@ -165,24 +165,24 @@ impl Place {
 
 /// A file to read, and its state in the page cache.
 #[derive(Debug)]
-pub struct Subject {
+pub struct ExaminedFile {
     path: PathBuf,
     state: FileState,
-    place: Place,
+    place: CalibrationPlace,
 }
 
-impl Subject {
+impl ExaminedFile {
     /// Looks at a file.
     ///
     /// # Errors
     /// When it cannot be opened or examined, is not a regular file, or is empty.
     pub fn open(path: &Path) -> Result<Self, ChooseError> {
-        let file = CachedFile::open(path)?;
+        let file = PageCacheFile::open(path)?;
         let state = FileState::from_cache(&file.look()?, file.size(), page_size::base());
         let found = file.file().metadata();
         let device =
             found.map_err(|e| SysError::new("fstat", path.display().to_string(), e))?.dev();
-        Ok(Self { path: path.to_owned(), state, place: Place::for_file(path, device)? })
+        Ok(Self { path: path.to_owned(), state, place: CalibrationPlace::for_file(path, device)? })
     }
 
     /// Its size.
@@ -199,7 +199,7 @@ impl Subject {
 
     /// Where its prices are measured and kept.
     #[must_use]
-    pub const fn place(&self) -> &Place {
+    pub const fn place(&self) -> &CalibrationPlace {
         &self.place
     }
 
@@ -207,7 +207,7 @@ impl Subject {
     ///
     /// # Errors
     /// When no way supports the demand, or no prices are saved.
-    pub fn choose(&self, demand: &Demand, arms: &[Arm]) -> Result<Choice, ChooseError> {
+    pub fn choose(&self, demand: &ReadDemand, arms: &[ReadWay]) -> Result<ReadChoice, ChooseError> {
         let Some(kept) = self.place.kept() else {
             let file_system = self.place.key.file_system().to_owned();
             return Err(ChooseError::NotCalibrated { file_system });
@@ -215,21 +215,21 @@ impl Subject {
         self.choose_by(&kept, demand, arms)
     }
 
-    /// As [`Subject::choose`], with other prices.
+    /// As [`ExaminedFile::choose`], with other prices.
     ///
     /// # Errors
     /// When no way supports the demand.
     pub fn choose_by(
         &self,
         prices: &KeptPrices,
-        demand: &Demand,
-        arms: &[Arm],
-    ) -> Result<Choice, ChooseError> {
+        demand: &ReadDemand,
+        arms: &[ReadWay],
+    ) -> Result<ReadChoice, ChooseError> {
         if let Some(why) = demand.objection(self.size()) {
             return Err(ChooseError::Demand(why));
         }
         let calibration = &prices.calibration;
-        Ok(Choice {
+        Ok(ReadChoice {
             path: self.path.display().to_string(),
             demand: *demand,
             state: self.state.clone(),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn prices_are_kept_for_their_place_alone() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = Place::at(Ok(dir.path()), dir.path(), true).expect("a place");
+        let place = CalibrationPlace::at(Ok(dir.path()), dir.path(), true).expect("a place");
         assert_eq!(place.kept(), None);
         place.keep(&calibration(place.key.clone())).expect("kept");
         let kept = place.kept().expect("read back");
@@ -274,7 +274,7 @@ mod tests {
     fn the_place_is_on_the_file_system_of_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let device = dir.path().metadata().expect("metadata").dev();
-        let own = Place::at(Ok(dir.path()), dir.path(), true).expect("a place");
+        let own = CalibrationPlace::at(Ok(dir.path()), dir.path(), true).expect("a place");
         let name = own
             .kept_in
             .clone()
@@ -287,8 +287,8 @@ mod tests {
             name.starts_with("choose-") && name.ends_with(&format!("-{device:x}.json")),
             "{name}"
         );
-        let proc = Place::at(Ok(dir.path()), Path::new("/proc"), true).expect("a place");
+        let proc = CalibrationPlace::at(Ok(dir.path()), Path::new("/proc"), true).expect("a place");
         assert_ne!((proc.key, proc.kept_in), (own.key, own.kept_in));
-        assert!(Place::at(Ok(dir.path()), Path::new("/no/such/place"), true).is_err());
+        assert!(CalibrationPlace::at(Ok(dir.path()), Path::new("/no/such/place"), true).is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DescriptorKind {
     /// A pipe or fifo.
     Pipe,
     /// A regular file; memfd and the files of /proc and /sys are regular files as well.
@@ -30,14 +30,14 @@ pub enum Kind {
 
 /// One end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct DescriptorEnd {
     /// The kind of the descriptor.
-    pub kind: Kind,
+    pub kind: DescriptorKind,
     /// Writes go to the end of the file (O_APPEND), which splice and copy_file_range refuse.
     pub append: bool,
 }
 
-impl End {
+impl DescriptorEnd {
     /// Looks at a descriptor.
     ///
     /// # Errors
@@ -48,20 +48,22 @@ impl End {
     ///
     /// ```
     /// let null = std::fs::File::open("/dev/null")?;
-    /// assert_eq!(pagewise_lanes::End::of(&null)?.kind, pagewise_lanes::Kind::Null);
+    /// assert_eq!(pagewise_lanes::DescriptorEnd::of(&null)?.kind, pagewise_lanes::DescriptorKind::Null);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         let fd = fd.as_fd();
         let stat = rustix::fs::fstat(fd)?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => Kind::Pipe,
-            FileType::RegularFile => Kind::Regular,
-            FileType::Socket => Kind::Socket,
-            FileType::CharacterDevice if stat.st_rdev == rustix::fs::makedev(1, 3) => Kind::Null,
-            FileType::CharacterDevice if rustix::termios::isatty(fd) => Kind::Terminal,
-            FileType::CharacterDevice => Kind::Device,
-            _ => Kind::Other,
+            FileType::Fifo => DescriptorKind::Pipe,
+            FileType::RegularFile => DescriptorKind::Regular,
+            FileType::Socket => DescriptorKind::Socket,
+            FileType::CharacterDevice if stat.st_rdev == rustix::fs::makedev(1, 3) => {
+                DescriptorKind::Null
+            }
+            FileType::CharacterDevice if rustix::termios::isatty(fd) => DescriptorKind::Terminal,
+            FileType::CharacterDevice => DescriptorKind::Device,
+            _ => DescriptorKind::Other,
         };
         let append = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
         Ok(Self { kind, append })
@@ -75,7 +77,7 @@ impl End {
     ///
     /// ```
     /// let (reader, _writer) = std::io::pipe()?;
-    /// assert!(!pagewise_lanes::End::can_wait(&reader));
+    /// assert!(!pagewise_lanes::DescriptorEnd::can_wait(&reader));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn can_wait(fd: impl AsFd) -> bool {
@@ -100,15 +102,15 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        let kind = |fd: &dyn AsFd| End::of(fd.as_fd()).unwrap().kind;
-        assert_eq!(kind(&reader), Kind::Pipe);
-        assert_eq!(kind(&writer), Kind::Pipe);
-        assert_eq!(kind(&socket), Kind::Socket);
-        assert_eq!(kind(&file), Kind::Regular);
-        assert_eq!(kind(&std::fs::File::open("/dev/zero").unwrap()), Kind::Device);
-        assert_eq!(kind(&std::fs::File::open("/dev/null").unwrap()), Kind::Null);
-        assert_eq!(kind(&std::fs::File::open("/proc/self/stat").unwrap()), Kind::Regular);
-        assert_eq!(kind(&std::fs::File::open("/").unwrap()), Kind::Other);
+        let kind = |fd: &dyn AsFd| DescriptorEnd::of(fd.as_fd()).unwrap().kind;
+        assert_eq!(kind(&reader), DescriptorKind::Pipe);
+        assert_eq!(kind(&writer), DescriptorKind::Pipe);
+        assert_eq!(kind(&socket), DescriptorKind::Socket);
+        assert_eq!(kind(&file), DescriptorKind::Regular);
+        assert_eq!(kind(&std::fs::File::open("/dev/zero").unwrap()), DescriptorKind::Device);
+        assert_eq!(kind(&std::fs::File::open("/dev/null").unwrap()), DescriptorKind::Null);
+        assert_eq!(kind(&std::fs::File::open("/proc/self/stat").unwrap()), DescriptorKind::Regular);
+        assert_eq!(kind(&std::fs::File::open("/").unwrap()), DescriptorKind::Other);
     }
 
     #[test]
@@ -116,17 +118,17 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        assert!(End::of(&log).unwrap().append);
+        assert!(DescriptorEnd::of(&log).unwrap().append);
     }
 
     #[test]
     fn only_what_does_not_block_and_is_no_file_can_be_waited_for() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let file = tempfile::tempfile().unwrap();
-        assert!(!End::can_wait(&reader) && !End::can_wait(&file));
+        assert!(!DescriptorEnd::can_wait(&reader) && !DescriptorEnd::can_wait(&file));
         for fd in [reader.as_fd(), file.as_fd()] {
             rustix::io::ioctl_fionbio(fd, true).unwrap();
         }
-        assert!(End::can_wait(&reader) && !End::can_wait(&file));
+        assert!(DescriptorEnd::can_wait(&reader) && !DescriptorEnd::can_wait(&file));
     }
 }

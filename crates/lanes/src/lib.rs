@@ -1,9 +1,9 @@
 //! Moving bytes between descriptors in the fastest way that is safe for both sides.
 //!
 //! [`copy()`] moves everything from one descriptor to any other, exactly: no byte is lost, repeated or
-//! reordered, whichever way the kernel allows. An error names its side. [`Fan`] gives the same bytes to
+//! reordered, whichever way the kernel allows. An error names its side. [`FanOut`] gives the same bytes to
 //! many. Both are exact whatever the writer of the source does meanwhile, unless you ask for
-//! [`Copy::live`]. [`End`] describes a descriptor. The choice of the way depends on it and on trying,
+//! [`CopyJob::live`]. [`DescriptorEnd`] describes a descriptor. The choice of the way depends on it and on trying,
 //! never on a kernel version.
 //!
 //! [`pipe`] has the writing and reading ends of a pipe, which grow it and wait efficiently.
@@ -27,5 +27,8 @@ mod end;
 pub mod pipe;
 pub mod probe;
 
-pub use copy::{Copied, Copy, CopyError, Fan, Resumable, Side, Step, Uncached, Way, copy};
-pub use end::{End, Kind};
+pub use copy::{
+    CopyError, CopyJob, CopyOutcome, CopyRoute, CopySide, CopyStep, FanOut, ResumableCopy,
+    Uncached, copy,
+};
+pub use end::{DescriptorEnd, DescriptorKind};

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking and says what it skipped"
 )]
 
-use pagewise_lanes::buffer::{Draft, Dropped, Frozen, Pages, Sent, Store};
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen, FrozenDraft, FrozenStore, SendWay};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -52,7 +52,7 @@ fn frozen_bytes_are_what_was_put_in() {
 #[test]
 fn a_draft_is_zero_until_it_is_written() {
     for len in [0, 1, 100_000, HUGE + 1] {
-        for mut draft in [Draft::new(len).unwrap(), Draft::private(len).unwrap()] {
+        for mut draft in [FrozenDraft::new(len).unwrap(), FrozenDraft::private(len).unwrap()] {
             assert!(
                 draft.as_mut_slice().len() == len && draft.as_mut_slice().iter().all(|b| *b == 0)
             );
@@ -97,7 +97,7 @@ fn ranges_are_sent_exactly_and_by_reference() {
         for range in [0..0, 0..1, 4095..4097, 5..60_000, 299_999..300_000, 250_000..300_000] {
             let (mut reader, writer) = pipe(1 << 20);
             let sent = frozen.send(&writer, range.clone()).unwrap();
-            assert_eq!(sent, Sent::ByReference, "{range:?}");
+            assert_eq!(sent, SendWay::ByReference, "{range:?}");
             assert!(read(&mut reader, range.len()) == content[range]);
         }
         let (_reader, writer) = pipe(1 << 20);
@@ -112,7 +112,7 @@ fn ranges_are_sent_exactly_and_by_reference() {
 fn more_than_a_pipe_holds_waits_for_the_reader() {
     for frozen in both_stores(HUGE + 5) {
         let (mut reader, writer) = pipe(8192);
-        rustix::io::ioctl_fionbio(&writer, frozen.store() == Store::Sealed).unwrap();
+        rustix::io::ioctl_fionbio(&writer, frozen.store() == FrozenStore::Sealed).unwrap();
         let handle = frozen.clone();
         let sender = std::thread::spawn(move || {
             handle.send(&writer, 0..HUGE + 5).unwrap();
@@ -120,7 +120,7 @@ fn more_than_a_pipe_holds_waits_for_the_reader() {
         });
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
-        assert_eq!(sender.join().unwrap(), Sent::ByReference);
+        assert_eq!(sender.join().unwrap(), SendWay::ByReference);
         assert!(got[..HUGE + 5] == *frozen.as_bytes());
         assert!(got[HUGE + 5..] == frozen.as_bytes()[7..20]);
     }
@@ -130,10 +130,10 @@ fn more_than_a_pipe_holds_waits_for_the_reader() {
 fn what_is_no_pipe_gets_a_copy() {
     for frozen in both_stores(10_000) {
         let mut file = tempfile::tempfile().unwrap();
-        assert_eq!(frozen.send(&file, 1..9_000).unwrap(), Sent::Copied);
-        let mut region = Dropped::new(10_000, Pages::Base).unwrap();
+        assert_eq!(frozen.send(&file, 1..9_000).unwrap(), SendWay::Copied);
+        let mut region = Dropped::new(10_000, BufferPages::Base).unwrap();
         region.as_mut_slice()[..5].copy_from_slice(b"after");
-        assert_eq!(region.give(&file, 5).unwrap(), Sent::Copied);
+        assert_eq!(region.give(&file, 5).unwrap(), SendWay::Copied);
         file.rewind().unwrap();
         let mut got = Vec::new();
         file.read_to_end(&mut got).unwrap();
@@ -150,7 +150,7 @@ fn a_reading_end_is_refused_and_fills_nothing() {
         assert_eq!((error.call, error.errno, error.taken), ("write", Errno::BADF, 0));
         assert!(frozen.as_bytes() == pattern(4096));
     }
-    let mut region = Dropped::new(4096, Pages::Base).unwrap();
+    let mut region = Dropped::new(4096, BufferPages::Base).unwrap();
     region.as_mut_slice().fill(7);
     assert_eq!(region.give(&reader, 4096).unwrap_err().errno, Errno::BADF);
     assert!(region.as_mut_slice().iter().all(|byte| *byte == 7));
@@ -186,12 +186,12 @@ fn huge_pages_are_proven() {
         assert_eq!(frozen.page_size().unwrap(), HUGE);
     }
     assert!(Frozen::new(b"small").unwrap().page_size().unwrap() < HUGE);
-    assert!(Dropped::new(HUGE, Pages::Base).unwrap().page_size().unwrap() < HUGE);
+    assert!(Dropped::new(HUGE, BufferPages::Base).unwrap().page_size().unwrap() < HUGE);
 }
 
 #[test]
 fn given_bytes_are_never_lent_again() {
-    let mut region = Dropped::new(16_384, Pages::Base).unwrap();
+    let mut region = Dropped::new(16_384, BufferPages::Base).unwrap();
     let size = region.capacity();
     let (mut reader, writer) = pipe(1 << 20);
     let start = region.as_mut_slice().as_ptr() as usize;
@@ -214,7 +214,7 @@ fn given_bytes_are_never_lent_again() {
 
 #[test]
 fn a_returning_region_keeps_its_content_and_the_reader_what_it_got() {
-    for pages in [Pages::Base, Pages::Huge] {
+    for pages in [BufferPages::Base, BufferPages::Huge] {
         let mut region = Dropped::returning(256 * 1024, pages).unwrap();
         let size = region.capacity();
         let (mut reader, writer) = pipe(1 << 20);
@@ -241,7 +241,7 @@ fn a_returning_region_keeps_its_content_and_the_reader_what_it_got() {
 fn many_references_to_a_returning_page_are_not_taken_for_pins() {
     const REFERENCES: usize = 1_100;
     let page = rustix::param::page_size();
-    let mut region = Dropped::returning(page, Pages::Base).unwrap();
+    let mut region = Dropped::returning(page, BufferPages::Base).unwrap();
     // Once a process has pinned memory, fork checks for pinned pages.
     pin(&region.as_mut_slice()[..page]);
     region.as_mut_slice().fill(1);
@@ -250,7 +250,7 @@ fn many_references_to_a_returning_page_are_not_taken_for_pins() {
         let (reader, writer) = pipe(1 << 20);
         let slots = rustix::pipe::fcntl_getpipe_size(&writer).unwrap() / page;
         for _ in 0..slots.min(left) {
-            assert_eq!(region.give(&writer, 1).unwrap(), Sent::ByReference);
+            assert_eq!(region.give(&writer, 1).unwrap(), SendWay::ByReference);
         }
         held.push((reader, slots.min(left)));
         left -= slots.min(left);
@@ -275,7 +275,7 @@ fn pin(bytes: &[u8]) {
 
 #[test]
 fn a_region_half_given_stays_as_it_was_for_the_reader() {
-    let mut region = Dropped::new(256 * 1024, Pages::Huge).unwrap();
+    let mut region = Dropped::new(256 * 1024, BufferPages::Huge).unwrap();
     let size = region.capacity();
     let (mut reader, writer) = pipe(65_536);
     let room = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();
@@ -304,7 +304,7 @@ fn a_region_half_given_stays_as_it_was_for_the_reader() {
 #[test]
 fn locked_memory_is_replaced_as_well() {
     // MADV_DONTNEED refuses locked memory, so the region maps new pages.
-    let mut region = Dropped::new(8_192, Pages::Base).unwrap();
+    let mut region = Dropped::new(8_192, BufferPages::Base).unwrap();
     let address = region.as_mut_slice().as_mut_ptr();
     if !lock(address.cast(), region.capacity()) {
         eprintln!("SKIP locked_memory_is_replaced_as_well: mlock is not allowed");
@@ -344,9 +344,9 @@ fn the_seal_tells_whether_references_remain() {
     let flags = SpliceFlags::empty();
     let n = rustix::pipe::splice(&file, Some(&mut 0), &writer, None, 4096, flags).unwrap();
     if pagewise_lanes::probe::ask(
-        pagewise_lanes::probe::Source::Memfd,
-        pagewise_lanes::probe::Sink::Pipe,
-    ) != pagewise_lanes::probe::Answer::Shared
+        pagewise_lanes::probe::ProbeSource::Memfd,
+        pagewise_lanes::probe::ProbeSink::Pipe,
+    ) != pagewise_lanes::probe::ProbeAnswer::Shared
     {
         eprintln!("SKIP the_seal_tells_whether_references_remain: splice of a memfd copies here");
         return;
@@ -365,6 +365,6 @@ fn what_cannot_be_had_is_an_error() {
     for len in [usize::MAX, usize::MAX - 4095, 1 << 62] {
         assert_eq!(Frozen::build(len, |_| ()).unwrap_err(), Errno::NOMEM);
         assert_eq!(Frozen::build_private(len, |_| ()).unwrap_err(), Errno::NOMEM);
-        assert_eq!(Dropped::new(len, Pages::Huge).unwrap_err(), Errno::NOMEM);
+        assert_eq!(Dropped::new(len, BufferPages::Huge).unwrap_err(), Errno::NOMEM);
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_lanes::{Copied, Copy, CopyError, Fan, Side};
+use pagewise_lanes::{CopyError, CopyJob, CopyOutcome, CopySide, FanOut};
 use rustix::io::Errno;
 use std::io::{PipeReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,12 +29,12 @@ fn reset() -> TcpStream {
 
 #[test]
 fn a_reset_connection_is_an_error_by_every_way() {
-    let ways: [fn(Copy<'_>) -> Copy<'_>; 3] =
+    let ways: [fn(CopyJob<'_>) -> CopyJob<'_>; 3] =
         [|copy| copy, |copy| copy.live(), |copy| copy.live().tell_sides()];
     for (index, with) in ways.into_iter().enumerate() {
-        let error = with(Copy::new(&fed(), &reset())).run().unwrap_err();
+        let error = with(CopyJob::new(&fed(), &reset())).run().unwrap_err();
         let found = (error.side, error.errno, error.moved);
-        assert_eq!(found, (Side::Sink, Errno::CONNRESET, 0), "way {index}");
+        assert_eq!(found, (CopySide::Sink, Errno::CONNRESET, 0), "way {index}");
     }
 }
 
@@ -42,7 +42,7 @@ fn a_reset_connection_is_an_error_by_every_way() {
 fn a_reset_connection_of_a_fan_out_is_reported() {
     for live in [false, true] {
         let (from, sinks) = (fed(), [reset()]);
-        let fan = Fan::new(&from, &sinks);
+        let fan = FanOut::new(&from, &sinks);
         let fan = if live { fan.live() } else { fan };
         let mut failed = Vec::new();
         let result = fan.run(|sink, error| {
@@ -56,8 +56,8 @@ fn a_reset_connection_of_a_fan_out_is_reported() {
 /// The result of a copy while the other end of `idle` does nothing. After some seconds that end is closed.
 fn ended(
     idle: UnixStream,
-    copy: impl FnOnce() -> Result<Copied, CopyError>,
-) -> Result<Copied, CopyError> {
+    copy: impl FnOnce() -> Result<CopyOutcome, CopyError>,
+) -> Result<CopyOutcome, CopyError> {
     let (done, is_done) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -78,11 +78,11 @@ fn a_timeout_of_a_socket_is_an_error_of_its_side() {
 
     let (from, idle) = UnixStream::pair().unwrap();
     from.set_read_timeout(soon).unwrap();
-    let error = ended(idle, || Copy::new(&from, &null).run()).unwrap_err();
-    assert_eq!((error.side, error.call, error.errno), (Side::Source, "read", Errno::AGAIN));
+    let error = ended(idle, || CopyJob::new(&from, &null).run()).unwrap_err();
+    assert_eq!((error.side, error.call, error.errno), (CopySide::Source, "read", Errno::AGAIN));
 
     let (to, idle) = UnixStream::pair().unwrap();
     to.set_write_timeout(soon).unwrap();
-    let error = ended(idle, || Copy::new(&zero, &to).run()).unwrap_err();
-    assert_eq!((error.side, error.call, error.errno), (Side::Sink, "write", Errno::AGAIN));
+    let error = ended(idle, || CopyJob::new(&zero, &to).run()).unwrap_err();
+    assert_eq!((error.side, error.call, error.errno), (CopySide::Sink, "write", Errno::AGAIN));
 }

@@ -5,7 +5,7 @@
 mod child;
 
 use child::{alone, fork, wait};
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages};
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen};
 use std::io::Read;
 
 const LEN: usize = 30_000;
@@ -34,7 +34,7 @@ fn a_child_does_not_inherit_what_can_be_written() {
     let _alone = alone();
     for make in [Dropped::new, Dropped::returning] {
         let (_reader, writer) = std::io::pipe().unwrap();
-        let mut region = make(LEN, Pages::Base).unwrap();
+        let mut region = make(LEN, BufferPages::Base).unwrap();
         // The same after a renewal, which may fork a child itself.
         region.give(&writer, 10).unwrap();
         region.renew().unwrap();
@@ -57,7 +57,7 @@ fn without_a_huge_page_to_try_huge_pages_are_not_trusted() {
         // SAFETY: takes no pointer; from now on this child gets base pages only.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
         let (_reader, writer) = std::io::pipe().unwrap();
-        let mut region = Dropped::returning(LEN, Pages::Huge).unwrap();
+        let mut region = Dropped::returning(LEN, BufferPages::Huge).unwrap();
         let before = region.as_mut_slice().as_ptr();
         region.give(&writer, 10).unwrap();
         region.renew().unwrap();

@@ -1,10 +1,10 @@
 //! A writer lends its pages to a pipe or socket and overwrites them once they have left it
-//! (`tests/programs/lender.c`). It stands before [`copy`] and [`Fan`]. What arrives is what was written. With
+//! (`tests/programs/lender.c`). It stands before [`copy`] and [`FanOut`]. What arrives is what was written. With
 //! `live` it is not, which shows that the test would catch the writer.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_lanes::{Copy, Fan};
+use pagewise_lanes::{CopyJob, FanOut};
 use std::fs::File;
 use std::io::{PipeWriter, Read, Seek, pipe};
 use std::os::fd::OwnedFd;
@@ -81,7 +81,7 @@ fn checked() -> (PipeWriter, JoinHandle<usize>) {
 fn through_pipe(lender: &Path, way: &str, is_live: bool) -> usize {
     let (mut child, from) = writer(lender, way);
     let (to, found) = checked();
-    let copy = Copy::new(&from, &to);
+    let copy = CopyJob::new(&from, &to);
     let copied = if is_live { copy.live().run() } else { copy.run() }.unwrap();
     drop(to);
     assert!(child.wait().unwrap().success());
@@ -130,7 +130,7 @@ fn through_fan(lender: &Path, way: &str, is_live: bool) -> [usize; 3] {
     let ((left, left_found), (right, right_found)) = (checked(), checked());
     let mut file = tempfile::tempfile().unwrap();
     let sinks: [OwnedFd; 3] = [left.into(), right.into(), file.try_clone().unwrap().into()];
-    let fan = Fan::new(&from, &sinks);
+    let fan = FanOut::new(&from, &sinks);
     let fan = if is_live { fan.live() } else { fan };
     let moved = fan.run(|sink, error| panic!("sink {sink}: {error}")).unwrap();
     drop(sinks);

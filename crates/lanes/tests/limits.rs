@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_lanes::copy::PIPE;
-use pagewise_lanes::{Copy, Way};
+use pagewise_lanes::{CopyJob, CopyRoute};
 use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -17,7 +17,7 @@ const SIZE: usize = 700_001;
 
 /// Which of the pipes at both ends a copy of `size` bytes has enlarged. The sink's pipe has `capacity` bytes at
 /// first.
-fn grown(size: usize, capacity: usize, with: impl FnOnce(Copy<'_>) -> Copy<'_>) -> [bool; 2] {
+fn grown(size: usize, capacity: usize, with: impl FnOnce(CopyJob<'_>) -> CopyJob<'_>) -> [bool; 2] {
     let (from, mut feed) = pipe().unwrap();
     let (mut drain, to) = pipe().unwrap();
     fcntl_setpipe_size(&to, capacity).unwrap();
@@ -25,7 +25,7 @@ fn grown(size: usize, capacity: usize, with: impl FnOnce(Copy<'_>) -> Copy<'_>) 
     let before = now();
     let feeder = std::thread::spawn(move || feed.write_all(&vec![0; size]).unwrap());
     let drainer = std::thread::spawn(move || std::io::copy(&mut drain, &mut std::io::sink()));
-    with(Copy::new(&from, &to)).run().unwrap();
+    with(CopyJob::new(&from, &to)).run().unwrap();
     let after = now();
     drop(to);
     feeder.join().unwrap();
@@ -69,7 +69,7 @@ fn content() -> Vec<u8> {
 }
 
 /// Copies between two ends that other threads feed and drain.
-fn passes(is_socket: bool, sides: bool) -> Way {
+fn passes(is_socket: bool, sides: bool) -> CopyRoute {
     let ((mut drain, to), feeder) = (pipe().unwrap(), |mut feed: Box<dyn Write + Send>| {
         std::thread::spawn(move || feed.write_all(&content()).unwrap())
     });
@@ -86,7 +86,7 @@ fn passes(is_socket: bool, sides: bool) -> Way {
         assert!(fcntl_getpipe_size(&near).unwrap() <= 2 * rustix::param::page_size());
         (near.into(), feeder(Box::new(far)))
     };
-    let copy = Copy::new(&from, &to).live();
+    let copy = CopyJob::new(&from, &to).live();
     let copied = if sides { copy.tell_sides().run() } else { copy.run() }.unwrap();
     drop(to);
     feeder.join().unwrap();
@@ -106,10 +106,10 @@ fn at_the_soft_limit_pipes_of_two_slots_serve() {
         println!("SKIP {NAME}: {} pipes of 1 MiB did not reach the soft limit", pipes.len());
         return;
     }
-    assert_eq!(passes(false, false), Way::Splice);
-    assert_eq!(passes(true, false), Way::ReadWrite);
+    assert_eq!(passes(false, false), CopyRoute::Splice);
+    assert_eq!(passes(true, false), CopyRoute::ReadWrite);
     // A pipe that the engine makes would have two slots as well.
-    assert_eq!(passes(false, true), Way::ReadWrite);
+    assert_eq!(passes(false, true), CopyRoute::ReadWrite);
 }
 
 /// Runs one test of this program again as uid 65534, which has no privilege and no pipes.

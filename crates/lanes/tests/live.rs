@@ -4,7 +4,7 @@
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_lanes::{Copy, Way};
+use pagewise_lanes::{CopyJob, CopyRoute};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,10 +31,10 @@ fn file() -> File {
 fn fill(file: &File, is_live: bool) -> (PipeReader, usize) {
     let (reader, writer) = std::io::pipe().unwrap();
     let room = rustix::pipe::fcntl_setpipe_size(&writer, SIZE).unwrap_or(65_536);
-    let copy = Copy::new(file, &writer).limit(room.min(SIZE) as u64);
+    let copy = CopyJob::new(file, &writer).limit(room.min(SIZE) as u64);
     let copied = if is_live { copy.live().run() } else { copy.run() }.unwrap();
     assert_eq!(copied.bytes, room.min(SIZE) as u64);
-    assert_eq!(copied.way, if is_live { Way::Broker } else { Way::ReadWrite });
+    assert_eq!(copied.way, if is_live { CopyRoute::Broker } else { CopyRoute::ReadWrite });
     (reader, room.min(SIZE))
 }
 

@@ -13,7 +13,7 @@ mod sinks;
 #[path = "pairs/sources.rs"]
 mod sources;
 
-use pagewise_lanes::{Copied, Copy, CopyError, Side};
+use pagewise_lanes::{CopyError, CopyJob, CopyOutcome, CopySide};
 use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, seek};
 use rustix::io::Errno;
 use sinks::Sink;
@@ -59,11 +59,11 @@ fn pairs() -> Vec<Pair> {
 }
 
 /// The result of a copy, in the words of the table.
-fn word(result: Result<Copied, CopyError>) -> String {
+fn word(result: Result<CopyOutcome, CopyError>) -> String {
     let Err(error) = result else { return "=".to_owned() };
     let side = match error.side {
-        Side::Source => '<',
-        Side::Sink => '>',
+        CopySide::Source => '<',
+        CopySide::Sink => '>',
     };
     let name = match error.errno {
         Errno::BADF => "EBADF",
@@ -87,7 +87,7 @@ fn flags(source: &Source, sink: &Sink) -> (OFlags, OFlags) {
 fn check(pair: &Pair, mode: Mode, mut source: Source, sink: Sink) {
     let subject = format!("{} to {} ({mode:?})", pair.source, pair.sink);
     let before = flags(&source, &sink);
-    let mut copy = Copy::new(&source.fd, &sink.fd);
+    let mut copy = CopyJob::new(&source.fd, &sink.fd);
     if let Some(limit) = source.limit {
         copy = copy.limit(limit);
     }

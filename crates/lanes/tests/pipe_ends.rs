@@ -3,9 +3,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pagewise_lanes::Kind;
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent};
-use pagewise_lanes::pipe::{self, Options, Reader, Wait, Writer};
+use pagewise_lanes::DescriptorKind;
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen, SendWay};
+use pagewise_lanes::pipe::{self, PipeOptions, Reader, WaitMode, Writer};
 use proptest::prelude::*;
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-const WAITS: [Wait; 3] = [Wait::Block, Wait::Adaptive, Wait::Busy];
+const WAITS: [WaitMode; 3] = [WaitMode::Block, WaitMode::Adaptive, WaitMode::Busy];
 
 /// Pseudo-random bytes by position, so that a displaced byte shows.
 fn pattern(len: usize) -> Vec<u8> {
@@ -63,8 +63,8 @@ proptest! {
         // A million calls of one byte each would show no more than a few thousand do.
         let len = len.min(write * 5_000).min(read * 5_000);
         let (reader, writer) = sized(4_096 << capacity);
-        let reader = Options::new().wait(WAITS[reads]).capacity(0).reader(reader).unwrap();
-        let writer = Options::new().wait(WAITS[writes]).capacity(0).writer(writer).unwrap();
+        let reader = PipeOptions::new().wait(WAITS[reads]).capacity(0).reader(reader).unwrap();
+        let writer = PipeOptions::new().wait(WAITS[writes]).capacity(0).writer(writer).unwrap();
         let bytes = pattern(len);
         prop_assert!(exchange(reader, writer, &bytes, (write, read)) == bytes);
     }
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let total: usize = pieces.iter().map(|(skip, read)| *skip as usize + read).sum();
         let bytes = pattern(total);
-        let (mut reader, mut writer) = Options::new().wait(WAITS[wait]).pair().unwrap();
+        let (mut reader, mut writer) = PipeOptions::new().wait(WAITS[wait]).pair().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| { writer.write_all(&bytes).unwrap(); drop(writer) });
             let mut at = 0;
@@ -94,9 +94,9 @@ proptest! {
 }
 
 /// What a reader gets from what `produce` writes.
-fn received(wait: Wait, capacity: usize, produce: impl FnOnce(&mut Writer) + Send) -> Vec<u8> {
+fn received(wait: WaitMode, capacity: usize, produce: impl FnOnce(&mut Writer) + Send) -> Vec<u8> {
     let (reader, writer) = sized(capacity);
-    let options = Options::new().wait(wait).capacity(0);
+    let options = PipeOptions::new().wait(wait).capacity(0);
     let mut writer = options.writer(writer).unwrap();
     let mut reader = options.reader(reader).unwrap();
     thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn dropped_bytes_arrive_though_the_region_is_written_again() {
     let bytes = pattern(1_000_000);
     for (wait, capacity) in WAITS.into_iter().flat_map(|w| [(w, 8_192), (w, 1 << 20)]) {
         let got = received(wait, capacity, |writer| {
-            let mut region = Dropped::new(100_000, Pages::Base).unwrap();
+            let mut region = Dropped::new(100_000, BufferPages::Base).unwrap();
             for piece in bytes.chunks(33_333) {
                 region.space(piece.len()).unwrap()[..piece.len()].copy_from_slice(piece);
                 writer.give(&mut region, piece.len()).unwrap();
@@ -149,10 +149,10 @@ fn what_is_no_pipe_gets_frozen_and_dropped_bytes_too() {
     let mut file = tempfile::tempfile().unwrap();
     let mut writer = Writer::new(file.try_clone().unwrap()).unwrap();
     let frozen = Frozen::new(&bytes).unwrap();
-    let mut region = Dropped::new(bytes.len(), Pages::Base).unwrap();
+    let mut region = Dropped::new(bytes.len(), BufferPages::Base).unwrap();
     region.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
-    assert_eq!(writer.send(&frozen, 0..bytes.len()).unwrap(), Sent::Copied);
-    assert_eq!(writer.give(&mut region, bytes.len()).unwrap(), Sent::Copied);
+    assert_eq!(writer.send(&frozen, 0..bytes.len()).unwrap(), SendWay::Copied);
+    assert_eq!(writer.give(&mut region, bytes.len()).unwrap(), SendWay::Copied);
     file.rewind().unwrap();
     let mut got = Vec::new();
     file.read_to_end(&mut got).unwrap();
@@ -163,7 +163,7 @@ fn what_is_no_pipe_gets_frozen_and_dropped_bytes_too() {
 fn a_reader_that_is_gone_is_told_by_references_too() {
     let frozen = Frozen::new(&pattern(3_000_000)).unwrap();
     for wait in WAITS {
-        let (mut reader, mut writer) = Options::new().wait(wait).pair().unwrap();
+        let (mut reader, mut writer) = PipeOptions::new().wait(wait).pair().unwrap();
         let sending = thread::spawn({
             let frozen = frozen.clone();
             move || writer.send(&frozen, 0..frozen.len()).unwrap_err()
@@ -178,7 +178,7 @@ fn a_reader_that_is_gone_is_told_by_references_too() {
 #[test]
 fn an_end_at_once_is_seen() {
     for wait in WAITS {
-        let (mut reader, writer) = Options::new().wait(wait).pair().unwrap();
+        let (mut reader, writer) = PipeOptions::new().wait(wait).pair().unwrap();
         drop(writer);
         assert_eq!(reader.read(&mut [0; 16]).unwrap(), 0);
         assert_eq!(reader.skip(u64::MAX).unwrap(), 0);
@@ -188,7 +188,7 @@ fn an_end_at_once_is_seen() {
 #[test]
 fn a_reader_that_is_gone_is_a_broken_pipe() {
     for wait in WAITS {
-        let (mut reader, mut writer) = Options::new().wait(wait).pair().unwrap();
+        let (mut reader, mut writer) = PipeOptions::new().wait(wait).pair().unwrap();
         let writing = thread::spawn(move || {
             loop {
                 if let Err(error) = writer.write_all(&[1; 300_000]) {
@@ -210,7 +210,7 @@ fn nonblocking_descriptors_are_waited_for_and_left_so() {
         for end in [reader.as_fd(), writer.as_fd()] {
             rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).unwrap();
         }
-        let options = Options::new().wait(wait).capacity(0);
+        let options = PipeOptions::new().wait(wait).capacity(0);
         let (reader, writer) = (options.reader(reader).unwrap(), options.writer(writer).unwrap());
         drop(kept_writer);
         let bytes = pattern(2_000_000);
@@ -240,7 +240,7 @@ fn fifos_opened_by_name_serve_as_well() {
             move || File::options().write(true).open(path).unwrap()
         });
         let reader = File::open(&path).unwrap();
-        let options = Options::new().wait(wait);
+        let options = PipeOptions::new().wait(wait);
         let writer = options.writer(opening.join().unwrap()).unwrap();
         let bytes = pattern(3_000_000);
         let got = exchange(options.reader(reader).unwrap(), writer, &bytes, (100_000, 100_000));
@@ -285,7 +285,10 @@ fn what_is_no_pipe_is_written_and_read() {
     let bytes = pattern(700_000);
     let (left, right) = UnixStream::pair().unwrap();
     let (reader, writer) = (Reader::new(left).unwrap(), Writer::new(right).unwrap());
-    assert_eq!((reader.end().kind, writer.end().kind), (Kind::Socket, Kind::Socket));
+    assert_eq!(
+        (reader.end().kind, writer.end().kind),
+        (DescriptorKind::Socket, DescriptorKind::Socket)
+    );
     assert_eq!((reader.capacity(), writer.capacity()), (0, 0));
     assert!(exchange(reader, writer, &bytes, (100_000, 30_000)) == bytes);
 

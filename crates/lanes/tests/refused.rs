@@ -8,8 +8,8 @@
     reason = "a filter is installed by hand; a test fails by panicking and says what it skipped"
 )]
 
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent, Store, acked};
-use pagewise_lanes::probe::{Answer, Sink, Source, ask};
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen, FrozenStore, SendWay, acked};
+use pagewise_lanes::probe::{ProbeAnswer, ProbeSink, ProbeSource, ask};
 use rustix::io::Errno;
 use std::io::{PipeReader, PipeWriter, Read};
 use std::sync::{Mutex, PoisonError};
@@ -113,7 +113,7 @@ fn assert_arrives(mut reader: PipeReader, writer: PipeWriter, expected: &[u8]) {
 }
 
 /// How frozen bytes are sent, from either store.
-fn frozen() -> [(Store, Sent); 2] {
+fn frozen() -> [(FrozenStore, SendWay); 2] {
     let content = content();
     let fill = |space: &mut [u8]| space.copy_from_slice(&content);
     let both = [Frozen::build(LEN, fill), Frozen::build_private(LEN, fill)];
@@ -127,17 +127,17 @@ fn frozen() -> [(Store, Sent); 2] {
 }
 
 /// How dropped bytes are sent, from regions of either kind. Every round has its own region.
-fn dropped() -> Sent {
+fn dropped() -> SendWay {
     let both =
-        [Dropped::new, Dropped::returning].map(|make| drop_rounds(make(20_000, Pages::Base)));
+        [Dropped::new, Dropped::returning].map(|make| drop_rounds(make(20_000, BufferPages::Base)));
     assert_eq!(both[0], both[1]);
     both[0]
 }
 
-fn drop_rounds(region: Result<Dropped, Errno>) -> Sent {
+fn drop_rounds(region: Result<Dropped, Errno>) -> SendWay {
     let mut region = region.unwrap();
     let (reader, writer) = pipe();
-    let mut last = Sent::ByReference;
+    let mut last = SendWay::ByReference;
     for round in 0..4 {
         region.space(10_000).unwrap()[..10_000].fill(round);
         last = region.give(&writer, 10_000).unwrap();
@@ -152,30 +152,33 @@ fn drop_rounds(region: Result<Dropped, Errno>) -> Sent {
 #[test]
 fn without_vmsplice_memory_is_copied() {
     under(VMSPLICE, |errno| {
-        assert_eq!(frozen(), [(Store::Sealed, Sent::ByReference), (Store::Private, Sent::Copied)]);
-        assert_eq!(dropped(), Sent::Copied);
-        assert_eq!(ask(Source::Private, Sink::Pipe), Answer::Refused(errno));
-        assert_eq!(ask(Source::Shared, Sink::Socket), Answer::Refused(errno));
+        assert_eq!(
+            frozen(),
+            [(FrozenStore::Sealed, SendWay::ByReference), (FrozenStore::Private, SendWay::Copied)]
+        );
+        assert_eq!(dropped(), SendWay::Copied);
+        assert_eq!(ask(ProbeSource::Private, ProbeSink::Pipe), ProbeAnswer::Refused(errno));
+        assert_eq!(ask(ProbeSource::Shared, ProbeSink::Socket), ProbeAnswer::Refused(errno));
     });
 }
 
 #[test]
 fn without_a_child_content_is_moved() {
     // The program asks only once what the kernel does after a fork. It asks here, where the call is allowed.
-    assert_eq!(dropped(), Sent::ByReference);
+    assert_eq!(dropped(), SendWay::ByReference);
     for refused in [CLONE, CLONE3, INHERIT] {
-        under(refused, |_| assert_eq!(dropped(), Sent::ByReference));
+        under(refused, |_| assert_eq!(dropped(), SendWay::ByReference));
     }
 }
 
 #[test]
 fn without_vmsplice_a_ring_is_copied() {
     under(VMSPLICE, |_| {
-        let (mut writer, mut reader) = acked::ring(2, 4096, Pages::Base).unwrap();
+        let (mut writer, mut reader) = acked::ring(2, 4096, BufferPages::Base).unwrap();
         for round in 0..6_u8 {
             let mut space = writer.space().unwrap();
             space.fill(round);
-            assert_eq!(space.send(3_000).unwrap(), Sent::Copied);
+            assert_eq!(space.send(3_000).unwrap(), SendWay::Copied);
         }
         drop(writer);
         let mut got = Vec::new();
@@ -187,9 +190,12 @@ fn without_vmsplice_a_ring_is_copied() {
 #[test]
 fn without_splice_a_sealed_file_is_copied() {
     under(SPLICE, |errno| {
-        assert_eq!(frozen(), [(Store::Sealed, Sent::Copied), (Store::Private, Sent::ByReference)]);
-        assert_eq!(dropped(), Sent::ByReference);
-        assert_eq!(ask(Source::Memfd, Sink::Pipe), Answer::Refused(errno));
+        assert_eq!(
+            frozen(),
+            [(FrozenStore::Sealed, SendWay::Copied), (FrozenStore::Private, SendWay::ByReference)]
+        );
+        assert_eq!(dropped(), SendWay::ByReference);
+        assert_eq!(ask(ProbeSource::Memfd, ProbeSink::Pipe), ProbeAnswer::Refused(errno));
     });
 }
 
@@ -197,13 +203,13 @@ fn without_splice_a_sealed_file_is_copied() {
 fn without_memfd_or_seals_private_memory_serves() {
     for refused in [MEMFD, SEAL] {
         under(refused, |_| {
-            assert_eq!(frozen(), [(Store::Private, Sent::ByReference); 2]);
-            assert_eq!(dropped(), Sent::ByReference);
+            assert_eq!(frozen(), [(FrozenStore::Private, SendWay::ByReference); 2]);
+            assert_eq!(dropped(), SendWay::ByReference);
         });
     }
     under(MEMFD, |errno| {
-        assert_eq!(ask(Source::Memfd, Sink::Pipe), Answer::Refused(errno));
-        assert_eq!(acked::ring(2, 4096, Pages::Base).unwrap_err(), errno);
+        assert_eq!(ask(ProbeSource::Memfd, ProbeSink::Pipe), ProbeAnswer::Refused(errno));
+        assert_eq!(acked::ring(2, 4096, BufferPages::Base).unwrap_err(), errno);
     });
 }
 
@@ -211,7 +217,7 @@ fn without_memfd_or_seals_private_memory_serves() {
 fn without_collapse_pages_stay_small_and_bytes_exact() {
     under(COLLAPSE, |_| {
         let frozen = Frozen::build(4 << 20, |space| space[5] = 1).unwrap();
-        if frozen.store() == Store::Sealed {
+        if frozen.store() == FrozenStore::Sealed {
             assert!(frozen.page_size().is_ok());
         }
         assert_eq!((frozen.as_bytes()[5], frozen.as_bytes()[4_000_000]), (1, 0));
@@ -220,5 +226,5 @@ fn without_collapse_pages_stay_small_and_bytes_exact() {
 
 #[test]
 fn without_dontneed_pages_are_mapped_anew() {
-    under(DONTNEED, |_| assert_eq!(dropped(), Sent::ByReference));
+    under(DONTNEED, |_| assert_eq!(dropped(), SendWay::ByReference));
 }

@@ -6,8 +6,8 @@
 //! suitable for secrets, and not uniform among all orders. It only ensures that neighbours in the cycle are
 //! far apart and that no prefetcher finds a pattern.
 
-use crate::kernels::list::{Links, List};
-use pagewise_kernel::region::Region;
+use crate::kernels::list::{ChaseList, ChaseListBuilder};
+use pagewise_kernel::region::MemoryRegion;
 
 /// Bytes of a cache line; two of them are one on some machines, which this order does not use.
 const LINE: usize = 64;
@@ -16,14 +16,14 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A cycle through the places below 2^`bits`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cycle {
+pub(crate) struct RandomCycle {
     mask: u64,
     shift: u32,
     inverse: u64,
     key: u64,
 }
 
-impl Cycle {
+impl RandomCycle {
     /// The cycle of this `key`; other keys give other cycles.
     pub(crate) fn new(bits: u32, key: u64) -> Self {
         // Newton's iteration doubles the right bits each time: 3, 6, 12, 24, 48, 96.
@@ -56,10 +56,10 @@ impl Cycle {
 }
 
 /// Makes one cycle of all lines of `region`, whose length is a power of two of lines.
-pub(crate) fn link_lines(region: Region) -> List {
+pub(crate) fn link_lines(region: MemoryRegion) -> ChaseList {
     let lines = region.size().0 / LINE as u64;
-    let cycle = Cycle::new(lines.ilog2(), 0);
-    let mut links = Links::new(region);
+    let cycle = RandomCycle::new(lines.ilog2(), 0);
+    let mut links = ChaseListBuilder::new(region);
     for line in 0..lines {
         links.link(line as usize * LINE, cycle.successor(line) as usize * LINE);
     }
@@ -69,13 +69,13 @@ pub(crate) fn link_lines(region: Region) -> List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;
 
     #[test]
     fn the_cycle_has_all_places() {
         for (bits, key) in [(1, 0), (2, 3), (3, 5), (9, 0), (12, 77), (12, u64::MAX)] {
-            let cycle = Cycle::new(bits, key);
+            let cycle = RandomCycle::new(bits, key);
             let places = 1_usize << bits;
             let mut seen = vec![false; places];
             let mut at = 0;
@@ -89,21 +89,21 @@ mod tests {
 
     #[test]
     fn neighbours_in_the_cycle_are_far_apart() {
-        let cycle = Cycle::new(18, 0);
+        let cycle = RandomCycle::new(18, 0);
         let far = (0..10_000).filter(|&place| cycle.successor(place).abs_diff(place) > 64);
         assert!(far.count() > 9_900);
     }
 
     #[test]
     fn keys_make_other_cycles() {
-        let (one, other) = (Cycle::new(12, 1), Cycle::new(12, 2));
+        let (one, other) = (RandomCycle::new(12, 1), RandomCycle::new(12, 2));
         let same = (0..4000).filter(|&place| one.successor(place) == other.successor(place));
         assert!(same.count() < 100);
     }
 
     #[test]
     fn all_lines_of_a_region_are_linked() {
-        let region = Region::new(Bytes::mib(1), Pages::Base).expect("memory");
+        let region = MemoryRegion::new(Bytes::mib(1), RegionPages::Base).expect("memory");
         let lines = region.size().0 as usize / LINE;
         let list = link_lines(region);
         let mut seen = vec![false; lines];

@@ -19,8 +19,8 @@ impl Gate {
     }
 
     /// One of the threads: dropped, it has left.
-    const fn enter(&self) -> AtGate<'_> {
-        AtGate(self)
+    const fn enter(&self) -> GatedThread<'_> {
+        GatedThread(self)
     }
 
     /// Releases the threads that wait for a thread that could not be started.
@@ -31,9 +31,9 @@ impl Gate {
 
 /// A thread at the gate.
 #[derive(Debug)]
-pub(crate) struct AtGate<'a>(&'a Gate);
+pub(crate) struct GatedThread<'a>(&'a Gate);
 
-impl AtGate<'_> {
+impl GatedThread<'_> {
     /// Waits until all threads have arrived for the `nth` time, from 1.
     pub(crate) fn pass(&self, nth: usize) -> Result<(), PriceError> {
         let gate = self.0;
@@ -48,7 +48,7 @@ impl AtGate<'_> {
     }
 }
 
-impl Drop for AtGate<'_> {
+impl Drop for GatedThread<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -57,7 +57,7 @@ impl Drop for AtGate<'_> {
 /// What `work` gives on a thread for each of `parts`, which wait for each other at one gate.
 pub(crate) fn together<P: Send, T: Send>(
     parts: Vec<P>,
-    work: impl Fn(P, &AtGate<'_>) -> Result<T, PriceError> + Sync,
+    work: impl Fn(P, &GatedThread<'_>) -> Result<T, PriceError> + Sync,
 ) -> Result<Vec<T>, PriceError> {
     let gate = Gate::new(parts.len());
     std::thread::scope(|scope| {

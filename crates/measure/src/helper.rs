@@ -1,11 +1,11 @@
 //! Helper processes that measure: how one is started, communicated with, awaited and ended.
 //!
 //! `pagewise_kernel::helper` describes starting and communication. No message is sent while a clock runs. If
-//! the starter of a process dies, the kernel ends the process (`PR_SET_PDEATHSIG`). Dropping a [`Helper`]
+//! the starter of a process dies, the kernel ends the process (`PR_SET_PDEATHSIG`). Dropping a [`BenchProcess`]
 //! kills and reaps its process.
 
 use crate::error::PriceError;
-use pagewise_kernel::helper::{self, Session};
+use pagewise_kernel::helper::{self, HelperSession};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,7 +27,7 @@ const LOOK: Nanos = Nanos::millis(250);
 
 /// The program that serves, and the words that make it do so.
 #[derive(Debug, Clone)]
-pub struct Launcher {
+pub struct HelperLauncher {
     pub exe: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
@@ -35,7 +35,7 @@ pub struct Launcher {
 
 /// A message between a bench and a process that measures for it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Word<T, D> {
+pub(crate) enum BenchMessage<T, D> {
     /// To the process: what to do.
     Task(Box<T>),
     /// From the helper: everything is ready. A producer gives the period of its stream.
@@ -50,9 +50,9 @@ pub(crate) enum Word<T, D> {
 
 /// One end of the line between them.
 #[derive(Debug)]
-pub(crate) struct Line<W>(helper::Line<W, W>);
+pub(crate) struct BenchLine<W>(helper::HelperChannel<W, W>);
 
-impl<W: Serialize + DeserializeOwned> Line<W> {
+impl<W: Serialize + DeserializeOwned> BenchLine<W> {
     /// Says `word`.
     pub(crate) fn say(&self, word: &W) -> Result<(), SysError> {
         self.0.send(word).map_err(|e| SysError::new("send", SUBJECT, e))
@@ -74,23 +74,23 @@ impl<W: Serialize + DeserializeOwned> Line<W> {
 /// reports the result. Reports nothing if `work` says that the bench has ended.
 pub(crate) fn serve<T, D, E: Display>(
     fd: RawFd,
-    work: impl FnOnce(&Line<Word<T, D>>, &T) -> Result<Option<D>, E>,
+    work: impl FnOnce(&BenchLine<BenchMessage<T, D>>, &T) -> Result<Option<D>, E>,
 ) -> Result<(), SysError>
 where
-    Word<T, D>: Serialize + DeserializeOwned,
+    BenchMessage<T, D>: Serialize + DeserializeOwned,
 {
-    let line = helper::Line::adopt(fd).map(Line)?;
-    let Some(Word::Task(task)) = line.hear()? else {
+    let line = helper::HelperChannel::adopt(fd).map(BenchLine)?;
+    let Some(BenchMessage::Task(task)) = line.hear()? else {
         return Err(SysError::new("recv", "a task", io::Error::other("not started by a bench")));
     };
     match work(&line, &task) {
-        Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
+        Ok(Some(done)) => line.say(&BenchMessage::Done(Box::new(done))),
         Ok(None) => Ok(()),
-        Err(error) => line.say(&Word::Refused(error.to_string())),
+        Err(error) => line.say(&BenchMessage::Refused(error.to_string())),
     }
 }
 
-impl<W> AsFd for Line<W> {
+impl<W> AsFd for BenchLine<W> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -109,35 +109,35 @@ pub(crate) fn end_with_starter() -> Result<(), SysError> {
 
 /// A measuring process with the line to it; killed and reaped when dropped.
 #[derive(Debug)]
-pub(crate) struct Helper<W> {
-    pub(crate) line: Line<W>,
+pub(crate) struct BenchProcess<W> {
+    pub(crate) line: BenchLine<W>,
     child: Child,
 }
 
-impl<W: Serialize + DeserializeOwned> Helper<W> {
+impl<W: Serialize + DeserializeOwned> BenchProcess<W> {
     /// Starts one with these descriptors as its standard output and standard error.
     pub(crate) fn start(
-        launcher: &Launcher,
+        launcher: &HelperLauncher,
         output: OwnedFd,
         error: Option<OwnedFd>,
     ) -> Result<Self, SysError> {
         let mut command = Command::new(&launcher.exe);
         command.args(&launcher.args).stdin(Stdio::null()).stdout(Stdio::from(output));
         command.stderr(error.map_or(Stdio::null(), Stdio::from));
-        let (line, child) = helper::Line::start(command, Session::Ours)
+        let (line, child) = helper::HelperChannel::start(command, HelperSession::Ours)
             .map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
-        Ok(Self { line: Line(line), child })
+        Ok(Self { line: BenchLine(line), child })
     }
 }
 
-impl<W> Helper<W> {
+impl<W> BenchProcess<W> {
     /// Waits for its end, which its closed line has shown; the signal that ended it, if one did.
     pub(crate) fn ended_by(&mut self) -> Option<i32> {
         self.child.wait().ok().and_then(|status| status.signal())
     }
 }
 
-impl<W> Drop for Helper<W> {
+impl<W> Drop for BenchProcess<W> {
     fn drop(&mut self) {
         // Fails only if the process has already been reaped; then there is nothing to do.
         let _killed = self.child.kill();
@@ -147,7 +147,7 @@ impl<W> Drop for Helper<W> {
 
 /// How long to wait for processes.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
+pub(crate) struct BenchDeadline<'a> {
     deadline: Nanos,
     within: Nanos,
     /// The message if they are late.
@@ -155,7 +155,7 @@ pub(crate) struct Patience<'a> {
     stop: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> BenchDeadline<'a> {
     /// From now on, until the caller wants no more.
     pub(crate) fn begin(within: Nanos, late: &'static str, stop: &'a dyn Fn() -> bool) -> Self {
         Self { deadline: clock::now() + within, within, late, stop }
@@ -163,7 +163,10 @@ impl<'a> Patience<'a> {
 }
 
 /// Waits until there is something to be heard on one of `lines`, or its process has ended; its index.
-pub(crate) fn wait_any<W>(lines: &[&Line<W>], patience: Patience<'_>) -> Result<usize, PriceError> {
+pub(crate) fn wait_any<W>(
+    lines: &[&BenchLine<W>],
+    patience: BenchDeadline<'_>,
+) -> Result<usize, PriceError> {
     loop {
         if (patience.stop)() {
             return Err(PriceError::Interrupted);

@@ -1,22 +1,22 @@
 //! Kinds of pages: which sizes they have here, how memory on them is had, and whether it is.
 
 use crate::error::PriceError;
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, hugetlb, page_size, thp};
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::tlb::Unavailable;
+use pagewise_model::bench::tlb::UnavailablePages;
 use pagewise_model::{Bytes, PageSize};
 
 /// The page sizes of this machine.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kinds {
+pub(crate) struct PageKinds {
     base: PageSize,
     huge: PageSize,
     /// The page size of the next larger pool. `None` if the kernel has none.
     giant: Option<PageSize>,
 }
 
-impl Kinds {
+impl PageKinds {
     pub(crate) fn here() -> Self {
         let huge = page_size::huge();
         let pools = hugetlb::sizes().unwrap_or_default();
@@ -48,11 +48,11 @@ impl Kinds {
     }
 
     /// Memory on pages of a kind, not yet touched.
-    pub(crate) fn map(self, kind: PageKind, size: Bytes) -> Result<Region, PriceError> {
+    pub(crate) fn map(self, kind: PageKind, size: Bytes) -> Result<MemoryRegion, PriceError> {
         let region = match (kind, self.page(kind)) {
-            (PageKind::Base, _) => Region::new(size, Pages::Base),
-            (PageKind::Thp, _) => Region::new(size, Pages::Huge),
-            (PageKind::Pool | PageKind::Giant, Some(page)) => Region::from_pool(size, page),
+            (PageKind::Base, _) => MemoryRegion::new(size, RegionPages::Base),
+            (PageKind::Thp, _) => MemoryRegion::new(size, RegionPages::Huge),
+            (PageKind::Pool | PageKind::Giant, Some(page)) => MemoryRegion::from_pool(size, page),
             (PageKind::Pool | PageKind::Giant, None) => {
                 return Err(PriceError::Unavailable("the kernel has no larger pages".to_owned()));
             }
@@ -61,7 +61,11 @@ impl Kinds {
     }
 
     /// Fails unless all of `region` that is resident is on pages of the kind.
-    pub(crate) fn prove(self, kind: PageKind, region: &Region) -> Result<PageSize, PriceError> {
+    pub(crate) fn prove(
+        self,
+        kind: PageKind,
+        region: &MemoryRegion,
+    ) -> Result<PageSize, PriceError> {
         let wanted = self.page(kind).unwrap_or(self.base);
         match region.proven_page()? {
             Some(page) if page == wanted => Ok(page),
@@ -75,14 +79,14 @@ impl Kinds {
     }
 
     /// Takes one page of the kind, and gives it back.
-    pub(crate) fn try_one(self, kind: PageKind) -> Result<(), Unavailable> {
+    pub(crate) fn try_one(self, kind: PageKind) -> Result<(), UnavailablePages> {
         let taken = || {
             let size = Bytes(self.page(kind).unwrap_or(self.base).bytes());
             let mut region = self.map(kind, size)?;
             region.populate()?;
             self.prove(kind, &region)
         };
-        taken().map(drop).map_err(|error| Unavailable {
+        taken().map(drop).map_err(|error| UnavailablePages {
             pages: kind,
             why: error.to_string(),
             next: self.next_step(kind, &error),
@@ -121,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_proven_or_says_what_to_do() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         assert!(kinds.try_one(PageKind::Base).is_ok());
         for kind in PageKind::ALL {
             if let Err(missing) = kinds.try_one(kind) {
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn base_pages_do_not_pass_for_huge_ones() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         let mut region = kinds.map(PageKind::Base, Bytes::mib(1)).expect("memory");
         region.populate().expect("memory");
         assert_eq!(kinds.prove(PageKind::Base, &region).expect("proven"), kinds.base());
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn whole_pages_are_taken() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         let set = Bytes(kinds.huge().bytes() + 1);
         assert_eq!(kinds.resident(PageKind::Thp, set), Bytes(2 * kinds.huge().bytes()));
     }

@@ -1,6 +1,6 @@
 //! Unit prices of page work on this machine, the ladder of pipes, and the loops that measure them.
 //!
-//! [`calibrate`] gives [`Prices`](pagewise_model::price::Prices): what one fault, one wake-up, one copied KiB
+//! [`calibrate`] gives [`PagePrices`](pagewise_model::price::PagePrices): what one fault, one wake-up, one copied KiB
 //! costs on this machine now. Each price in `prices/` documents what is inside its clock. The timed loops use
 //! ordinary kernel objects (on-demand mappings, default pipes, cached files), because the prices must predict
 //! programs that are not tuned.
@@ -9,7 +9,7 @@
 //! [`bench::pin`] measures what it costs to find and hold pages of a process. [`bench::tlb`] measures a load
 //! that depends on the load before, by size of set and page. [`bench::code`] measures a jump through code, by
 //! size of the code and page. [`bench::memory`] measures what a page costs until it can be used, with every
-//! way to get it. [`bench::file`] measures the ways to read a file, each in a fresh process. [`Speeds`]
+//! way to get it. [`bench::file`] measures the ways to read a file, each in a fresh process. [`SpeedSamplers`]
 //! samples the speed of CPUs and memory while something else runs.
 //!
 //! Everything works without privileges. Nothing here involves other processes, with two exceptions: `spawn`
@@ -30,7 +30,7 @@ mod session;
 mod speed;
 mod stream;
 
-pub use bench::frame::{Callbacks, Cost, Progress};
+pub use bench::frame::{BenchCallbacks, BenchCost, BenchProgress};
 pub use error::PriceError;
-pub use session::{Options, calibrate, touch_pages};
-pub use speed::Speeds;
+pub use session::{CalibrationOptions, calibrate, touch_pages};
+pub use speed::SpeedSamplers;

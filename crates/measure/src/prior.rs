@@ -8,7 +8,7 @@
 //! property of the machine).
 
 use pagewise_kernel::SysError;
-use pagewise_kernel::state_file::{self, Limits};
+use pagewise_kernel::state_file::{self, StateFileLimits};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::ChasePoint;
 use pagewise_model::{Bytes, Measured};
@@ -20,8 +20,8 @@ use std::time::Duration;
 const FORMAT: u32 = 3;
 /// Limits age, because machines change: firmware, neighbours, the processor that a guest is on. Limits size:
 /// no valid file is larger.
-const LIMITS: Limits =
-    Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 64 << 10 };
+const LIMITS: StateFileLimits =
+    StateFileLimits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 64 << 10 };
 
 /// The machine that the kept prices hold for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,14 +54,14 @@ impl MachineKey {
 
 /// The file's contents.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Prior {
+struct PriorPrices {
     machine: MachineKey,
     chase: Vec<ChasePoint>,
 }
 
 /// The kept chase of this machine, if it is valid and has all of `sets`.
 pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<Vec<ChasePoint>> {
-    let prior: Prior = serde_json::from_slice(&state_file::read(path, LIMITS)?.text).ok()?;
+    let prior: PriorPrices = serde_json::from_slice(&state_file::read(path, LIMITS)?.text).ok()?;
     let chase = prior.chase;
     let whole = sets.iter().all(|set| chase.iter().any(|p| p.set_bytes == *set))
         && !(machine.gives_huge_pages() && chase.iter().any(|p| p.huge_ns.known().is_none()));
@@ -74,10 +74,9 @@ pub(crate) fn write(
     machine: MachineKey,
     chase: &[ChasePoint],
 ) -> Result<(), SysError> {
-    let text =
-        serde_json::to_vec_pretty(&Prior { machine, chase: chase.to_vec() }).map_err(|e| {
-            SysError::new("write", path.display().to_string(), std::io::Error::other(e))
-        })?;
+    let text = serde_json::to_vec_pretty(&PriorPrices { machine, chase: chase.to_vec() }).map_err(
+        |e| SysError::new("write", path.display().to_string(), std::io::Error::other(e)),
+    )?;
     state_file::write(path, &text)
 }
 

@@ -12,9 +12,9 @@ use std::time::Instant;
 
 /// Whether the caller wants no more; asked between pieces of at most a second.
 #[derive(Clone, Copy)]
-pub(crate) struct Stop<'a>(pub(crate) &'a (dyn Fn() -> bool + Sync));
+pub(crate) struct StopCheck<'a>(pub(crate) &'a (dyn Fn() -> bool + Sync));
 
-impl Stop<'_> {
+impl StopCheck<'_> {
     /// Returns normally, or with [`PriceError::Interrupted`].
     pub(crate) fn check(self) -> Result<(), PriceError> {
         if (self.0)() { Err(PriceError::Interrupted) } else { Ok(()) }
@@ -22,7 +22,7 @@ impl Stop<'_> {
 }
 
 /// The resources for one repeat of one price.
-pub(crate) trait Probe {
+pub(crate) trait PriceProbe {
     /// Name, for errors.
     const NAME: &'static str;
     /// One repeat, in the unit of the price.
@@ -31,12 +31,12 @@ pub(crate) trait Probe {
 
 /// A probe with its repeats so far. A probe that fails keeps its first error and is skipped from then on.
 #[derive(Debug)]
-pub(crate) struct Series<P> {
+pub(crate) struct ProbeSeries<P> {
     probe: Result<P, PriceError>,
     values: Vec<f64>,
 }
 
-impl<P: Probe> Series<P> {
+impl<P: PriceProbe> ProbeSeries<P> {
     /// Starts a series. The first repeat warms code, caches and page tables, and is not counted.
     pub(crate) fn start(probe: Result<P, PriceError>) -> Self {
         let mut series = Self { probe, values: Vec::new() };
@@ -89,24 +89,24 @@ pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
 // One price for several transfer sizes, because a call and its bytes do not grow together.
 
 /// A probe of transfers of one size; a repeat is in ns per transfer.
-pub(crate) trait Transfer: Probe + Sized {
+pub(crate) trait TransferProbe: PriceProbe + Sized {
     /// Bytes of one transfer.
     fn bytes(&self) -> usize;
 }
 
 /// Repeats of all sizes.
 #[derive(Debug)]
-pub(crate) struct Transfers<P>(Vec<Series<P>>);
+pub(crate) struct TransferSeries<P>(Vec<ProbeSeries<P>>);
 
-impl<P: Transfer> Transfers<P> {
+impl<P: TransferProbe> TransferSeries<P> {
     /// Starts a series for each size. `sizes` must be sorted, smallest first.
     pub(crate) fn start(sizes: impl IntoIterator<Item = Result<P, PriceError>>) -> Self {
-        Self(sizes.into_iter().map(Series::start).collect())
+        Self(sizes.into_iter().map(ProbeSeries::start).collect())
     }
 
     /// Takes one repeat of each size.
     pub(crate) fn step(&mut self) {
-        self.0.iter_mut().for_each(Series::step);
+        self.0.iter_mut().for_each(ProbeSeries::step);
     }
 
     /// The prices, by growing size.
@@ -129,7 +129,7 @@ mod tests {
 
     struct Script(Vec<Option<f64>>);
 
-    impl Probe for Script {
+    impl PriceProbe for Script {
         const NAME: &'static str = "script";
         fn measure_once(&mut self) -> Result<f64, PriceError> {
             self.0.pop().flatten().ok_or_else(|| PriceError::Unavailable("over".to_owned()))
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_first_repeat_is_not_counted_and_nonsense_is_dropped() {
         let script = vec![Some(3.0), Some(f64::NAN), Some(0.0), Some(1.0), Some(99.0)];
-        let mut series = Series::start(Ok(Script(script)));
+        let mut series = ProbeSeries::start(Ok(Script(script)));
         (0..4).for_each(|_| series.step());
         let measured = series.finish().expect("two repeats");
         assert_eq!((measured.n, measured.min, measured.max), (2, 1.0, 3.0));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_the_reason() {
-        let mut series = Series::start(Ok(Script(vec![Some(1.0), Some(1.0)])));
+        let mut series = ProbeSeries::start(Ok(Script(vec![Some(1.0), Some(1.0)])));
         series.step();
         series.step();
         assert_eq!(series.finish_fact().reason(), Some("over"));

@@ -7,16 +7,18 @@
 //! freed. The caller may stop the calibration, within about a second.
 
 use crate::error::PriceError;
-use crate::prices::file::{self, FileFault, FileReads};
-use crate::prices::memory::{Anon, Cow, ForkTables, Huge, MapUnmap, Zero};
+use crate::prices::file::{self, FileFaultProbe, FileReads};
+use crate::prices::memory::{
+    AnonFaultProbe, CowFaultProbe, ForkTablesProbe, HugeFaultProbe, MapUnmapProbe, PageClearProbe,
+};
 use crate::prices::pipe_copy::{self, PipeTransfers};
-use crate::prices::process::{Spawn, Syscall, Wakeup};
+use crate::prices::process::{SpawnProbe, SyscallProbe, WakeupProbe};
 use crate::prices::{chase, host};
 use crate::prior::{self, MachineKey};
-use crate::sample::{Probe, Series, Stop};
-use pagewise_kernel::region::Pages;
+use crate::sample::{PriceProbe, ProbeSeries, StopCheck};
+use pagewise_kernel::region::RegionPages;
 use pagewise_kernel::{affinity, dirs, limits, machine, page_size};
-use pagewise_model::price::{ChasePoint, Prices};
+use pagewise_model::price::{ChasePoint, PagePrices};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -35,7 +37,7 @@ const MOST_ROUNDS: u32 = 31;
 
 /// Options of a calibration.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CalibrationOptions {
     /// Time for the prices of the session (1 to 2 s are enough). The chase adds to it if it is not cached.
     pub budget_ns: Nanos,
     /// File that keeps the slow prices; its directory also holds the scratch file.
@@ -44,7 +46,7 @@ pub struct Options {
     pub fresh: bool,
 }
 
-impl Options {
+impl CalibrationOptions {
     /// Options for prices within this budget, with the slow ones kept in the user's cache directory.
     #[must_use]
     pub fn cached(budget_ns: Nanos) -> Self {
@@ -59,11 +61,11 @@ impl Options {
 /// If a price that every machine has could not be measured. A price that a machine may lack is missing with
 /// its reason instead. [`PriceError::Interrupted`] if it was stopped.
 pub fn calibrate(
-    options: &Options,
+    options: &CalibrationOptions,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<Prices, PriceError> {
+) -> Result<PagePrices, PriceError> {
     std::thread::scope(|scope| {
-        let measuring = scope.spawn(|| run(options, Stop(interrupted)));
+        let measuring = scope.spawn(|| run(options, StopCheck(interrupted)));
         measuring.join().map_err(|_| PriceError::ThreadLost)?
     })
 }
@@ -73,7 +75,7 @@ pub fn calibrate(
 /// # Errors
 /// If there is not enough memory.
 pub fn touch_pages(rounds: u32) -> Result<(), PriceError> {
-    let mut probe = Anon { len: fit(FAULT_SET, most()?) };
+    let mut probe = AnonFaultProbe { len: fit(FAULT_SET, most()?) };
     (0..rounds).try_for_each(|_| probe.measure_once().map(drop))
 }
 
@@ -87,7 +89,7 @@ fn fit(wanted: Bytes, most: Bytes) -> usize {
     usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX)
 }
 
-fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
+fn run(options: &CalibrationOptions, stop: StopCheck<'_>) -> Result<PagePrices, PriceError> {
     let started = Instant::now();
     let cpus = affinity::get(0)?;
     let own = *cpus.first().ok_or(PriceError::Unavailable("no CPU is available".into()))?;
@@ -95,13 +97,12 @@ fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     let most = most()?;
     let this = machine::machine();
     let host_set = Bytes(HOST_SET.0.min(most.0));
-    let host = this
-        .hypervisor
-        .as_ref()
-        .map(|_| host::touch_chunks(Pages::Base, host_set, Nanos(options.budget_ns.0 / 5), stop));
+    let host = this.hypervisor.as_ref().map(|_| {
+        host::touch_chunks(RegionPages::Base, host_set, Nanos(options.budget_ns.0 / 5), stop)
+    });
     stop.check()?;
     let dir = options.cache.as_deref().and_then(Path::parent);
-    let mut table = Table::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;
+    let mut table = PriceTable::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;
     table.repeat(started, options.budget_ns, stop)?;
     let mut prices = table.finish()?;
     (prices.chase, prices.prior) = obtain_chase(options, MachineKey::from(&this), most, stop)?;
@@ -115,10 +116,10 @@ fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
 
 /// The chase, and whether it came from the cache.
 fn obtain_chase(
-    options: &Options,
+    options: &CalibrationOptions,
     key: MachineKey,
     most: Bytes,
-    stop: Stop<'_>,
+    stop: StopCheck<'_>,
 ) -> Result<(Vec<ChasePoint>, bool), PriceError> {
     let sets: Vec<Bytes> = chase::sets_within(most).collect();
     let cache = options.cache.as_deref();
@@ -135,48 +136,48 @@ fn obtain_chase(
 }
 
 /// The repeats of all prices of a session.
-struct Table {
-    anon: Series<Anon>,
-    zero: Series<Zero>,
-    file_fault: Series<FileFault>,
-    cow: Series<Cow>,
-    huge: Series<Huge>,
+struct PriceTable {
+    anon: ProbeSeries<AnonFaultProbe>,
+    zero: ProbeSeries<PageClearProbe>,
+    file_fault: ProbeSeries<FileFaultProbe>,
+    cow: ProbeSeries<CowFaultProbe>,
+    huge: ProbeSeries<HugeFaultProbe>,
     pipe_copy: PipeTransfers,
     file_reads: FileReads,
-    syscall: Series<Syscall>,
-    map_unmap: Series<MapUnmap>,
-    cross: Series<Wakeup>,
-    same: Series<Wakeup>,
-    spawn: Series<Spawn>,
-    fork_tables: Series<ForkTables>,
+    syscall: ProbeSeries<SyscallProbe>,
+    map_unmap: ProbeSeries<MapUnmapProbe>,
+    cross: ProbeSeries<WakeupProbe>,
+    same: ProbeSeries<WakeupProbe>,
+    spawn: ProbeSeries<SpawnProbe>,
+    fork_tables: ProbeSeries<ForkTablesProbe>,
 }
 
-impl Table {
+impl PriceTable {
     fn start(most: Bytes, dir: &Path, own: u32, cpus: &[u32]) -> Result<Self, PriceError> {
         let file_len = fit(FILE_SET, most).next_multiple_of(file::BLOCK);
         let file = Rc::new(file::create_cached(dir, file_len, file::BLOCK)?);
         let page = usize::try_from(page_size::base().bytes()).unwrap_or(file::BLOCK);
         let paged = Rc::new(file::create_cached(dir, file_len, page)?);
         // These fork, so they start first. Their children then share no page with what the others write.
-        let file_fault = Series::start(FileFault::new(paged, file_len));
-        let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
-        let fork_tables = Series::start(ForkTables::new(file_len));
+        let file_fault = ProbeSeries::start(FileFaultProbe::new(paged, file_len));
+        let cow = ProbeSeries::start(CowFaultProbe::new(Rc::clone(&file), file_len / 2));
+        let fork_tables = ProbeSeries::start(ForkTablesProbe::new(file_len));
         let other = cpus.iter().copied().find(|&cpu| cpu != own);
-        let cross = other.map(Wakeup::with_partner_on);
+        let cross = other.map(WakeupProbe::with_partner_on);
         let one_cpu = || PriceError::Unavailable("there is only one CPU to run on".to_owned());
         Ok(Self {
-            anon: Series::start(Ok(Anon { len: fit(FAULT_SET, most) })),
-            zero: Series::start(Zero::new(file_len)),
+            anon: ProbeSeries::start(Ok(AnonFaultProbe { len: fit(FAULT_SET, most) })),
+            zero: ProbeSeries::start(PageClearProbe::new(file_len)),
             file_fault,
             cow,
-            huge: Series::start(Ok(Huge)),
+            huge: ProbeSeries::start(Ok(HugeFaultProbe)),
             pipe_copy: pipe_copy::start(),
             file_reads: file::start_reads(&file, file_len),
-            syscall: Series::start(Ok(Syscall)),
-            map_unmap: Series::start(Ok(MapUnmap)),
-            cross: Series::start(cross.ok_or_else(one_cpu)),
-            same: Series::start(Ok(Wakeup::with_partner_on(own))),
-            spawn: Series::start(Spawn::new()),
+            syscall: ProbeSeries::start(Ok(SyscallProbe)),
+            map_unmap: ProbeSeries::start(Ok(MapUnmapProbe)),
+            cross: ProbeSeries::start(cross.ok_or_else(one_cpu)),
+            same: ProbeSeries::start(Ok(WakeupProbe::with_partner_on(own))),
+            spawn: ProbeSeries::start(SpawnProbe::new()),
             fork_tables,
         })
     }
@@ -185,7 +186,7 @@ impl Table {
         &mut self,
         started: Instant,
         budget: Nanos,
-        stop: Stop<'_>,
+        stop: StopCheck<'_>,
     ) -> Result<(), PriceError> {
         for round in 0..MOST_ROUNDS {
             if round >= FEWEST_ROUNDS && started.elapsed() >= budget.duration() {
@@ -214,9 +215,9 @@ impl Table {
     }
 
     /// The prices, without those that are not of the table.
-    fn finish(self) -> Result<Prices, PriceError> {
-        let file_fault_pages = self.file_fault.probe().map_or(1.0, FileFault::pages_per_fault);
-        Ok(Prices {
+    fn finish(self) -> Result<PagePrices, PriceError> {
+        let file_fault_pages = self.file_fault.probe().map_or(1.0, FileFaultProbe::pages_per_fault);
+        Ok(PagePrices {
             anon_fault_ns: self.anon.finish()?,
             zero_page_ns: self.zero.finish()?,
             file_fault_ns: self.file_fault.finish()?,

@@ -13,11 +13,11 @@
 
 use crate::cycle::link_lines;
 use crate::error::PriceError;
-use crate::kernels::list::List;
+use crate::kernels::list::ChaseList;
 use pagewise_kernel::proc::system_stat;
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, affinity, clock, topology};
-use pagewise_model::usage::Speed;
+use pagewise_model::usage::MachineSpeed;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -43,25 +43,25 @@ const SHARE: u64 = 8;
 
 /// Threads that sample when asked to, one on each CPU.
 #[derive(Debug)]
-pub struct Speeds(Vec<Sampler>);
+pub struct SpeedSamplers(Vec<SpeedSampler>);
 
 #[derive(Debug)]
-struct Sampler {
+struct SpeedSampler {
     cpu: u32,
     /// Begins a run, and ends it.
     turns: Sender<()>,
-    sums: Receiver<Sums>,
+    sums: Receiver<SpeedSums>,
 }
 
 /// Sums of logarithms of ns.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct SpeedSums {
     samples: u32,
     round: f64,
     load: f64,
 }
 
-impl Speeds {
+impl SpeedSamplers {
     /// Starts the threads. Takes memory from `room`, the room for experiments.
     ///
     /// # Errors
@@ -71,16 +71,16 @@ impl Speeds {
         if set.0 > room.0 / SHARE {
             return Err(PriceError::Unavailable(format!("{set} of memory is too much here")));
         }
-        let mut region = Region::new(set, Pages::Huge)?;
+        let mut region = MemoryRegion::new(set, RegionPages::Huge)?;
         region.populate()?;
         let list = Arc::new(link_lines(region));
         let cpus = affinity::get(0)?;
-        let samplers = cpus.into_iter().take(MOST_CPUS).map(|cpu| Sampler::start(cpu, &list));
+        let samplers = cpus.into_iter().take(MOST_CPUS).map(|cpu| SpeedSampler::start(cpu, &list));
         Ok(Self(samplers.collect::<Result<_, _>>()?))
     }
 
     /// Does `work`. Also returns the speeds meanwhile, if they could be sampled.
-    pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<Speed>) {
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<MachineSpeed>) {
         let before = system_stat::busy_by_cpu().unwrap_or_default();
         let begun = self.0.iter().all(|sampler| sampler.turns.send(()).is_ok());
         let done = work();
@@ -88,15 +88,15 @@ impl Speeds {
         if !ended {
             return (done, None);
         }
-        let sums: Vec<(u32, Option<Sums>)> =
+        let sums: Vec<(u32, Option<SpeedSums>)> =
             self.0.iter().map(|sampler| (sampler.cpu, sampler.sums.recv().ok())).collect();
         let after = system_stat::busy_by_cpu().unwrap_or_default();
         (done, weighted(&sums, &before, &after))
     }
 }
 
-impl Sampler {
-    fn start(cpu: u32, list: &Arc<List>) -> Result<Self, PriceError> {
+impl SpeedSampler {
+    fn start(cpu: u32, list: &Arc<ChaseList>) -> Result<Self, PriceError> {
         let (turns, asked) = channel();
         let (answers, sums) = channel();
         let list = Arc::clone(list);
@@ -122,10 +122,10 @@ fn set_bytes() -> Bytes {
 
 /// Means over the CPUs, weighted by the time in which each was busy between the two readings.
 fn weighted(
-    sums: &[(u32, Option<Sums>)],
+    sums: &[(u32, Option<SpeedSums>)],
     before: &BTreeMap<u32, Nanos>,
     after: &BTreeMap<u32, Nanos>,
-) -> Option<Speed> {
+) -> Option<MachineSpeed> {
     let (mut weight, mut round, mut load) = (0.0, 0.0, 0.0);
     for (cpu, sums) in sums {
         let sums = (*sums)?;
@@ -137,14 +137,14 @@ fn weighted(
         }
     }
     (weight > 0.0)
-        .then(|| Speed { round_ns: (round / weight).exp(), load_ns: (load / weight).exp() })
+        .then(|| MachineSpeed { round_ns: (round / weight).exp(), load_ns: (load / weight).exp() })
 }
 
 /// Samples between each two turns until the channel is closed.
-fn serve(list: &List, turns: &Receiver<()>, sums: &Sender<Sums>) {
+fn serve(list: &ChaseList, turns: &Receiver<()>, sums: &Sender<SpeedSums>) {
     let mut at = 0;
     while turns.recv().is_ok() {
-        let mut sum = Sums::default();
+        let mut sum = SpeedSums::default();
         loop {
             match turns.recv_timeout(EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_busy_cpu_has_a_speed() {
-        let speeds = Speeds::start(Bytes::gib(16)).expect("memory");
+        let speeds = SpeedSamplers::start(Bytes::gib(16)).expect("memory");
         for _ in 0..2 {
             let busy = Instant::now();
             let (rounds, speed) = speeds.during(|| {
@@ -199,7 +199,7 @@ mod tests {
                 }
                 rounds
             });
-            let Speed { round_ns, load_ns } = speed.expect("a speed");
+            let MachineSpeed { round_ns, load_ns } = speed.expect("a speed");
             assert!((0.01..1000.0).contains(&round_ns), "{round_ns} ns, {rounds}");
             assert!((1.0..5000.0).contains(&load_ns), "{load_ns} ns");
         }
@@ -209,7 +209,7 @@ mod tests {
     fn means_are_weighted_by_busy_time_and_short_runs_have_none() {
         let sums = |samples, ns: f64| {
             let log = ns.ln() * f64::from(samples);
-            Some(Sums { samples, round: log, load: log })
+            Some(SpeedSums { samples, round: log, load: log })
         };
         let before = BTreeMap::from([(0, Nanos(0)), (1, Nanos(5))]);
         let after = BTreeMap::from([(0, Nanos(100)), (1, Nanos(105))]);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_small_machine_goes_without() {
-        let error = Speeds::start(Bytes::mib(64)).expect_err("too much");
+        let error = SpeedSamplers::start(Bytes::mib(64)).expect_err("too much");
         assert!(error.to_string().contains("too much here"));
     }
 }

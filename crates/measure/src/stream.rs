@@ -5,22 +5,22 @@
 //! bypass the caches if the size is large. Reading sums words.
 
 use crate::error::PriceError;
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_model::Bytes;
 use std::hint::black_box;
 
 /// Two buffers of one size.
 #[derive(Debug)]
-pub(crate) struct Buffers {
-    to: Region,
-    from: Region,
+pub(crate) struct StreamBuffers {
+    to: MemoryRegion,
+    from: MemoryRegion,
 }
 
-impl Buffers {
+impl StreamBuffers {
     pub(crate) fn new(each: Bytes) -> Result<Self, PriceError> {
         let buffer = || {
-            let mut region =
-                Region::new(each, Pages::Huge).or_else(|_| Region::new(each, Pages::Base))?;
+            let mut region = MemoryRegion::new(each, RegionPages::Huge)
+                .or_else(|_| MemoryRegion::new(each, RegionPages::Base))?;
             region.populate().map(|()| region)
         };
         Ok(Self { to: buffer()?, from: buffer()? })
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_is_copied_is_what_was_there() {
-        let mut buffers = Buffers::new(Bytes::kib(64)).expect("memory");
+        let mut buffers = StreamBuffers::new(Bytes::kib(64)).expect("memory");
         buffers.write();
         assert!(buffers.to.as_slice().iter().all(|byte| *byte == 1));
         buffers.copy();

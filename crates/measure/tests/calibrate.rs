@@ -1,6 +1,6 @@
 //! A whole calibration of this machine: properties that hold on any machine.
 
-use pagewise_measure::{Options, PriceError, calibrate};
+use pagewise_measure::{CalibrationOptions, PriceError, calibrate};
 use pagewise_model::{Measured, Nanos};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ fn assert_sound(name: &str, price: &Measured) {
 fn prices_are_sound_and_the_chase_is_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     let cache = Some(dir.path().join("prices.json"));
-    let options = Options { budget_ns: Nanos::millis(300), cache, fresh: false };
+    let options = CalibrationOptions { budget_ns: Nanos::millis(300), cache, fresh: false };
     let affinity = pagewise_kernel::affinity::get(0).expect("affinity");
     let first = calibrate(&options, &|| false).expect("prices");
     assert_eq!(pagewise_kernel::affinity::get(0).expect("affinity"), affinity);
@@ -57,7 +57,7 @@ fn prices_are_sound_and_the_chase_is_kept() {
         let ratio = kept.base_ns.median / walked.base_ns.median;
         assert!((ratio - 1.0).abs() < 1e-12, "{kept:?} {walked:?}");
     }
-    let fresh = Options { fresh: true, ..options };
+    let fresh = CalibrationOptions { fresh: true, ..options };
     assert!(!calibrate(&fresh, &|| false).expect("prices").prior);
 }
 
@@ -65,7 +65,11 @@ fn prices_are_sound_and_the_chase_is_kept() {
 fn a_calibration_is_stopped_where_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("prices.json");
-    let options = Options { budget_ns: Nanos::secs(1000), cache: Some(path.clone()), fresh: false };
+    let options = CalibrationOptions {
+        budget_ns: Nanos::secs(1000),
+        cache: Some(path.clone()),
+        fresh: false,
+    };
     for asked in [0, 3] {
         let times = AtomicU32::new(0);
         let stop = || times.fetch_add(1, Ordering::Relaxed) >= asked;

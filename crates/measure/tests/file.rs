@@ -5,10 +5,14 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_kernel::page_size;
-use pagewise_measure::Callbacks;
-use pagewise_measure::bench::file::{Launcher, Origin, Plan, Request, run, serve_reader};
-use pagewise_model::bench::file::{Arm, Part, Point, Readings, Residency, Slip};
-use pagewise_model::bench::tlb::Order;
+use pagewise_measure::BenchCallbacks;
+use pagewise_measure::bench::file::{
+    FileBenchRequest, FileOrigin, FilePlan, HelperLauncher, run, serve_reader,
+};
+use pagewise_model::bench::file::{
+    BenchmarkFlaw, CacheResidency, FileBenchPart, FileBenchReport, FilePoint, ReadWay,
+};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Fact};
 use std::fs::File;
 use std::io::Write;
@@ -48,31 +52,37 @@ fn main() {
 }
 
 /// One warm process of every way over blocks of 16 KiB.
-fn request() -> Request {
-    Request {
-        parts: vec![Part::Blocks],
+fn request() -> FileBenchRequest {
+    FileBenchRequest {
+        parts: vec![FileBenchPart::Blocks],
         blocks: vec![Bytes::kib(16)],
-        residencies: vec![Residency::Warm],
+        residencies: vec![CacheResidency::Warm],
         repeats: 1,
-        ..Request::usual(3)
+        ..FileBenchRequest::usual(3)
     }
 }
 
-fn read_from(origin: Origin, asked: Request, stop: &(dyn Fn() -> bool + Sync)) -> Readings {
-    let plan = Plan::new(asked, origin.size(), true).unwrap();
+fn read_from(
+    origin: FileOrigin,
+    asked: FileBenchRequest,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> FileBenchReport {
+    let plan = FilePlan::new(asked, origin.size(), true).unwrap();
     let content = origin.open(&|| false).unwrap();
-    let launcher = Launcher { exe: std::env::current_exe().unwrap(), args: vec![READER.into()] };
-    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+    let launcher =
+        HelperLauncher { exe: std::env::current_exe().unwrap(), args: vec![READER.into()] };
+    let callbacks =
+        BenchCallbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
     run(&plan, &content, &launcher, callbacks).unwrap()
 }
 
-fn read(asked: Request) -> Readings {
-    let origin = Origin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
+fn read(asked: FileBenchRequest) -> FileBenchReport {
+    let origin = FileOrigin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
     read_from(origin, asked, &|| false)
 }
 
 /// The only sample of a point did the requested work.
-fn is_exact(readings: &Readings, point: &Point) {
+fn is_exact(readings: &FileBenchReport, point: &FilePoint) {
     assert_eq!(point.refused, None, "{:?}", point.cell);
     let [sample] = point.samples.as_slice() else { panic!("{point:?}") };
     assert_eq!(readings.asked(&point.cell), Some(sample.ledger), "{:?}", point.cell);
@@ -83,14 +93,14 @@ fn is_exact(readings: &Readings, point: &Point) {
 }
 
 /// The reason why a way is missing that not every kernel has.
-fn missing(point: &Point) -> Option<&str> {
+fn missing(point: &FilePoint) -> Option<&str> {
     let refused = point.refused.as_deref()?;
     ["io_uring_setup", "RWF_DONTCACHE"].iter().any(|call| refused.contains(call)).then_some(refused)
 }
 
 fn every_way_reads_the_same() {
     let blocks = vec![Bytes(512), Bytes::kib(16), Bytes::kib(24), Bytes::mib(1)];
-    let readings = read(Request { blocks, summed: true, ..request() });
+    let readings = read(FileBenchRequest { blocks, summed: true, ..request() });
     assert_eq!(readings.points.len(), 4 * (15 + 14));
     for point in &readings.points {
         if let Some(why) = missing(point) {
@@ -100,10 +110,12 @@ fn every_way_reads_the_same() {
         is_exact(&readings, point);
         let (cell, sample) = (&point.cell, &point.samples[0]);
         let calls = match (cell.arm, cell.order) {
-            (Arm::Read, Order::Sequential) => 1 + cell.blocks(),
-            (Arm::Read, Order::Random) => 2 * cell.blocks(),
-            (Arm::Pread, _) => cell.blocks(),
-            (Arm::MapPieces | Arm::PlacePieces, _) => cell.span_bytes.0.div_ceil(Bytes::mib(2).0),
+            (ReadWay::Read, AccessOrder::Sequential) => 1 + cell.blocks(),
+            (ReadWay::Read, AccessOrder::Random) => 2 * cell.blocks(),
+            (ReadWay::Pread, _) => cell.blocks(),
+            (ReadWay::MapPieces | ReadWay::PlacePieces, _) => {
+                cell.span_bytes.0.div_ceil(Bytes::mib(2).0)
+            }
             (arm, _) if arm.is_mapped() => 0,
             _ => continue,
         };
@@ -114,37 +126,45 @@ fn every_way_reads_the_same() {
 }
 
 /// A file written page by page, so that its folios are single pages.
-fn paged(dir: &Path, size: Bytes) -> Origin {
+fn paged(dir: &Path, size: Bytes) -> FileOrigin {
     let path = dir.join("paged");
     let mut file = File::create(&path).unwrap();
     let page = vec![5; page_size::base().bytes() as usize];
     for _ in 0..size.pages(page_size::base()) {
         file.write_all(&page).unwrap();
     }
-    Origin::given(&path, Bytes(1)).unwrap()
+    FileOrigin::given(&path, Bytes(1)).unwrap()
 }
 
 fn faults_are_those_of_the_pages() {
     let dir = tempfile::tempdir().unwrap();
-    let arms = vec![Arm::Pread, Arm::Map, Arm::Place, Arm::PlacePopulate];
-    let readings = read_from(paged(dir.path(), SIZE), Request { arms, ..request() }, &|| false);
-    let faults = |arm: Arm| {
+    let arms = vec![ReadWay::Pread, ReadWay::Map, ReadWay::Place, ReadWay::PlacePopulate];
+    let readings =
+        read_from(paged(dir.path(), SIZE), FileBenchRequest { arms, ..request() }, &|| false);
+    let faults = |arm: ReadWay| {
         let of = readings.points.iter().filter(|point| point.cell.arm == arm);
         of.map(|point| point.samples[0].minor_faults).max().unwrap()
     };
     // The kernel maps at most 64 KiB around a fault on single pages, and at least the page itself.
     let (least, most) = (SIZE.0 / Bytes::kib(64).0, SIZE.pages(page_size::base()) + 64);
-    for arm in [Arm::Map, Arm::Place] {
+    for arm in [ReadWay::Map, ReadWay::Place] {
         assert!((least..=most).contains(&faults(arm)), "{arm:?}: {}", faults(arm));
     }
-    assert!(faults(Arm::Pread) < 64, "calls fault on nothing: {}", faults(Arm::Pread));
+    assert!(faults(ReadWay::Pread) < 64, "calls fault on nothing: {}", faults(ReadWay::Pread));
 }
 
 fn cold_is_proven() {
-    let residencies = vec![Residency::Cold];
-    let arms = vec![Arm::Pread, Arm::Direct, Arm::Uring, Arm::Map, Arm::MapRandom, Arm::Place];
+    let residencies = vec![CacheResidency::Cold];
+    let arms = vec![
+        ReadWay::Pread,
+        ReadWay::Direct,
+        ReadWay::Uring,
+        ReadWay::Map,
+        ReadWay::MapRandom,
+        ReadWay::Place,
+    ];
     let cold_bytes = Bytes::mib(2);
-    let readings = read(Request { residencies, arms, cold_bytes, ..request() });
+    let readings = read(FileBenchRequest { residencies, arms, cold_bytes, ..request() });
     for point in &readings.points {
         let is_none = |why: &&str| why.contains("pages stay") || why.contains("`pread`");
         let none = point.refused.as_deref().filter(is_none).or_else(|| missing(point));
@@ -155,7 +175,8 @@ fn cold_is_proven() {
         is_exact(&readings, point);
         let (cell, sample) = (&point.cell, &point.samples[0]);
         assert_eq!((cell.span_bytes, sample.proof.before_pages), (cold_bytes, 0), "{cell:?}");
-        let least = if cell.arm == Arm::Direct { 0 } else { cold_bytes.pages(page_size::base()) };
+        let least =
+            if cell.arm == ReadWay::Direct { 0 } else { cold_bytes.pages(page_size::base()) };
         assert!(sample.proof.after_pages >= least, "{cell:?}");
         match &sample.device_bytes {
             Fact::Known(fetched) => assert!(*fetched >= cold_bytes, "{cell:?}: {fetched}"),
@@ -166,14 +187,15 @@ fn cold_is_proven() {
 }
 
 fn passes_are_timed_apart() {
-    let readings = read(Request { parts: vec![Part::Passes], passes: 3, ..request() });
+    let readings =
+        read(FileBenchRequest { parts: vec![FileBenchPart::Passes], passes: 3, ..request() });
     assert_eq!(readings.points.len(), 4);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
     assert!(readings.points.iter().all(|point| point.samples[0].pass_ns.len() == 3));
 }
 
 fn fresh_memory_is_faulted_in() {
-    let readings = read(Request { parts: vec![Part::Buffers], ..request() });
+    let readings = read(FileBenchRequest { parts: vec![FileBenchPart::Buffers], ..request() });
     assert_eq!(readings.points.len(), 16);
     let pages = SIZE.pages(page_size::base());
     for point in &readings.points {
@@ -181,33 +203,37 @@ fn fresh_memory_is_faulted_in() {
         let (cell, faults) = (&point.cell, point.samples[0].minor_faults);
         if cell.fresh {
             assert!(faults >= pages, "{cell:?}: {faults} of {pages}");
-        } else if cell.arm == Arm::Read {
+        } else if cell.arm == ReadWay::Read {
             assert!(faults < 64, "{cell:?}: {faults}");
         }
     }
 }
 
 fn threads_share_the_blocks() {
-    let readings = read(Request { parts: vec![Part::Threads], threads: vec![1, 3], ..request() });
+    let readings = read(FileBenchRequest {
+        parts: vec![FileBenchPart::Threads],
+        threads: vec![1, 3],
+        ..request()
+    });
     assert_eq!(readings.points.len(), 8);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
 }
 
 fn errors_of_the_study_show_in_the_ledger() {
-    let arms = vec![Arm::Read, Arm::Map, Arm::MapPopulate];
-    let readings = read(Request { arms, slips: Slip::ALL.to_vec(), ..request() });
+    let arms = vec![ReadWay::Read, ReadWay::Map, ReadWay::MapPopulate];
+    let readings = read(FileBenchRequest { arms, slips: BenchmarkFlaw::ALL.to_vec(), ..request() });
     for point in &readings.points {
         let found = point.samples[0].ledger;
         let asked = readings.asked(&point.cell).unwrap();
         let (is_random, is_mapped) =
-            (point.cell.order == Order::Random, point.cell.arm.is_mapped());
+            (point.cell.order == AccessOrder::Random, point.cell.arm.is_mapped());
         assert_eq!(found == asked, !is_random && !is_mapped, "{:?}", point.cell);
         assert_eq!(found.bytes.0, if is_mapped { asked.bytes.0 / 2 } else { asked.bytes.0 });
         if is_random && !is_mapped {
             let share = found.distinct_blocks as f64 / asked.distinct_blocks as f64;
             assert!((0.55..0.71).contains(&share), "{share}");
         }
-        let early = if point.cell.arm == Arm::MapPopulate { SIZE } else { Bytes(0) };
+        let early = if point.cell.arm == ReadWay::MapPopulate { SIZE } else { Bytes(0) };
         assert_eq!(found.mapped_before_bytes, early, "{:?}", point.cell);
     }
 }
@@ -215,13 +241,17 @@ fn errors_of_the_study_show_in_the_ledger() {
 fn a_shortened_file_ends_its_reader_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("shortened");
-    for (arm, word) in [(Arm::Place, "SIGBUS"), (Arm::Read, "shortened meanwhile")] {
+    for (arm, word) in [(ReadWay::Place, "SIGBUS"), (ReadWay::Read, "shortened meanwhile")] {
         std::fs::write(&path, vec![1; SIZE.0 as usize]).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
-        let origin = Origin::given(&path, Bytes::kib(16)).unwrap();
+        let origin = FileOrigin::given(&path, Bytes::kib(16)).unwrap();
         // Takes minutes unless it is ended.
-        let asked =
-            Request { parts: vec![Part::Passes], arms: vec![arm], passes: 1_000_000, ..request() };
+        let asked = FileBenchRequest {
+            parts: vec![FileBenchPart::Passes],
+            arms: vec![arm],
+            passes: 1_000_000,
+            ..request()
+        };
         let shortening = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(500));
             file.set_len(Bytes::mib(1).0)
@@ -236,9 +266,9 @@ fn a_shortened_file_ends_its_reader_alone() {
 
 fn a_file_of_others_is_read() {
     let own = std::env::current_exe().unwrap();
-    let origin = Origin::given(&own, Bytes::kib(16)).unwrap();
-    let arms = vec![Arm::Read, Arm::PlacePopulate];
-    let readings = read_from(origin, Request { arms, ..request() }, &|| false);
+    let origin = FileOrigin::given(&own, Bytes::kib(16)).unwrap();
+    let arms = vec![ReadWay::Read, ReadWay::PlacePopulate];
+    let readings = read_from(origin, FileBenchRequest { arms, ..request() }, &|| false);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
     assert_eq!(readings.source.path.as_deref(), own.to_str());
     let pages = readings.source.size_bytes.pages(page_size::base());
@@ -248,8 +278,8 @@ fn a_file_of_others_is_read() {
 fn an_interrupt_ends_it() {
     let asked_for = AtomicU32::new(0);
     let stop = || asked_for.fetch_add(1, Ordering::Relaxed) >= 40;
-    let origin = Origin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
-    let readings = read_from(origin, Request { repeats: 9, ..request() }, &stop);
+    let origin = FileOrigin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
+    let readings = read_from(origin, FileBenchRequest { repeats: 9, ..request() }, &stop);
     let taken = readings.points.iter().filter(|p| !p.samples.is_empty()).count();
     assert!(taken > 0 && taken < readings.points.len(), "{taken}");
     let reasons: Vec<&str> = readings.points.iter().filter_map(|p| p.refused.as_deref()).collect();

@@ -4,10 +4,11 @@
 //! The test runs itself as the ends of the pipes, with one argument.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::Callbacks;
-use pagewise_measure::bench::pipe::{Launcher, Plan, run, serve_end};
+use pagewise_measure::BenchCallbacks;
+use pagewise_measure::bench::pipe::{HelperLauncher, PipePlan, run, serve_end};
 use pagewise_model::bench::pipe::{
-    Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
+    CpuPlacement, PipeBenchReport, PipeConsumption, PipePoint, PipeRung, RungPages, RungReader,
+    RungWait, RungWriter,
 };
 use pagewise_model::{Bytes, Nanos};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,39 +41,46 @@ fn main() {
     assert!(ran > 0 || !filter.is_empty(), "no test was selected");
 }
 
-fn rung(writer: Writer, reader: Reader) -> Rung {
+fn rung(writer: RungWriter, reader: RungReader) -> PipeRung {
     let name = format!("{}/{}", writer.into_str(), reader.into_str());
-    Rung {
+    PipeRung {
         buffer_bytes: Bytes::kib(64),
         pipe_bytes: Some(Bytes::kib(32)),
-        placement: Placement::Free,
-        ..Rung::plain(&name, writer, reader)
+        placement: CpuPlacement::Free,
+        ..PipeRung::plain(&name, writer, reader)
     }
 }
 
 fn measure(
-    points: Vec<(Rung, Consumption)>,
+    points: Vec<(PipeRung, PipeConsumption)>,
     bytes: Bytes,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Ladder {
-    let plan =
-        Plan { points, repeats: 1, bytes: Some(bytes), repeat_ns: Nanos(0), seed: 0, sweep: false };
-    let launcher = Launcher { exe: std::env::current_exe().unwrap(), args: vec![END.into()] };
-    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+) -> PipeBenchReport {
+    let plan = PipePlan {
+        points,
+        repeats: 1,
+        bytes: Some(bytes),
+        repeat_ns: Nanos(0),
+        seed: 0,
+        sweep: false,
+    };
+    let launcher = HelperLauncher { exe: std::env::current_exe().unwrap(), args: vec![END.into()] };
+    let callbacks =
+        BenchCallbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
     run(&plan, &launcher, callbacks).unwrap()
 }
 
-fn measure_all(points: Vec<(Rung, Consumption)>) -> Vec<Point> {
+fn measure_all(points: Vec<(PipeRung, PipeConsumption)>) -> Vec<PipePoint> {
     measure(points, TOTAL, &|| false).points
 }
 
-fn describe(point: &Point) -> String {
-    let Rung { name, wait, .. } = &point.rung;
+fn describe(point: &PipePoint) -> String {
+    let PipeRung { name, wait, .. } = &point.rung;
     format!("{name} {wait:?} {:?}: {:?}", point.consumption, point.refused)
 }
 
 /// Both ends moved everything. Where it was checked, the sequence was whole.
-fn is_exact(point: &Point) {
+fn is_exact(point: &PipePoint) {
     let text = describe(point);
     assert_eq!(point.samples.len(), 1, "{text}");
     let sample = &point.samples[0];
@@ -80,22 +88,23 @@ fn is_exact(point: &Point) {
     assert!(sample.timed_bytes < sample.bytes, "{text}");
     let calls = sample.writer.calls > 0 && sample.reader.calls > 0;
     assert!(calls && sample.writer.slots > 0, "{text}: {sample:?}");
-    let looked = point.consumption == Consumption::Touched;
+    let looked = point.consumption == PipeConsumption::Touched;
     assert_eq!(point.verified.known().copied(), looked.then_some(true), "{text}");
 }
 
 fn every_writer_and_reader_count_the_same() {
     let writers = [
-        Writer::Write,
-        Writer::Vmsplice,
-        Writer::SpliceFrozen,
-        Writer::TeeSeed,
-        Writer::GiveDropped,
-        Writer::IoUring,
+        RungWriter::Write,
+        RungWriter::Vmsplice,
+        RungWriter::SpliceFrozen,
+        RungWriter::TeeSeed,
+        RungWriter::GiveDropped,
+        RungWriter::IoUring,
     ];
-    let readers = [Reader::Read, Reader::Splice, Reader::VmspliceOut, Reader::IoUring];
+    let readers =
+        [RungReader::Read, RungReader::Splice, RungReader::VmspliceOut, RungReader::IoUring];
     let pairs = writers.into_iter().flat_map(|w| readers.into_iter().map(move |r| rung(w, r)));
-    let points = pairs.flat_map(|rung| Consumption::ALL.map(|c| (rung.clone(), c))).collect();
+    let points = pairs.flat_map(|rung| PipeConsumption::ALL.map(|c| (rung.clone(), c))).collect();
     let points = measure_all(points);
     assert_eq!(points.len(), 6 * 4 * 4);
     for point in &points {
@@ -109,17 +118,18 @@ fn every_writer_and_reader_count_the_same() {
 }
 
 fn every_wait_moves_everything() {
-    let waits = [Wait::Block, Wait::Poll, Wait::Busy, Wait::BusyPoll, Wait::Adaptive];
+    let waits =
+        [RungWait::Block, RungWait::Poll, RungWait::Busy, RungWait::BusyPoll, RungWait::Adaptive];
     let ways = [
-        (Writer::Write, Reader::Read),
-        (Writer::Vmsplice, Reader::Splice),
-        (Writer::SpliceFrozen, Reader::VmspliceOut),
-        (Writer::TeeSeed, Reader::Splice),
-        (Writer::GiveDropped, Reader::Read),
+        (RungWriter::Write, RungReader::Read),
+        (RungWriter::Vmsplice, RungReader::Splice),
+        (RungWriter::SpliceFrozen, RungReader::VmspliceOut),
+        (RungWriter::TeeSeed, RungReader::Splice),
+        (RungWriter::GiveDropped, RungReader::Read),
     ];
     for wait in waits {
-        let rungs = ways.map(|(writer, reader)| Rung { wait, ..rung(writer, reader) });
-        let consumptions = [Consumption::Touched, Consumption::ForwardedSocket];
+        let rungs = ways.map(|(writer, reader)| PipeRung { wait, ..rung(writer, reader) });
+        let consumptions = [PipeConsumption::Touched, PipeConsumption::ForwardedSocket];
         let points = rungs.into_iter().flat_map(|rung| consumptions.map(|c| (rung.clone(), c)));
         for point in &measure(points.collect(), Bytes::mib(1), &|| false).points {
             is_exact(point);
@@ -130,10 +140,13 @@ fn every_wait_moves_everything() {
 /// The double buffer is sound only while the pipe holds no more than one buffer. On one CPU the writer fills
 /// the pipe before the reader runs.
 fn reuse_before_the_pipe_is_empty_is_seen() {
-    let sound = Rung { placement: Placement::SameCore, ..rung(Writer::Vmsplice, Reader::Read) };
-    let unsound = Rung { pipe_bytes: Some(Bytes::mib(1)), ..sound.clone() };
-    let safe = Rung { writer: Writer::GiveDropped, ..unsound.clone() };
-    let touched = [sound, unsound, safe].map(|rung| (rung, Consumption::Touched)).to_vec();
+    let sound = PipeRung {
+        placement: CpuPlacement::SameCore,
+        ..rung(RungWriter::Vmsplice, RungReader::Read)
+    };
+    let unsound = PipeRung { pipe_bytes: Some(Bytes::mib(1)), ..sound.clone() };
+    let safe = PipeRung { writer: RungWriter::GiveDropped, ..unsound.clone() };
+    let touched = [sound, unsound, safe].map(|rung| (rung, PipeConsumption::Touched)).to_vec();
     let points = measure_all(touched);
     if points[1].pipe_bytes < Bytes::mib(1) {
         println!("SKIP reuse_before_the_pipe_is_empty_is_seen: {}", describe(&points[1]));
@@ -145,11 +158,11 @@ fn reuse_before_the_pipe_is_empty_is_seen() {
 }
 
 fn page_sizes_are_proven_or_said_not() {
-    let base = rung(Writer::Vmsplice, Reader::Splice);
-    let huge = Rung { pages: Pages::Huge, ..base.clone() };
-    let bare = Rung { untouched: true, ..base.clone() };
-    let strict = Rung { check_huge: true, ..base.clone() };
-    let points = [base, huge, bare, strict].map(|rung| (rung, Consumption::Untouched)).to_vec();
+    let base = rung(RungWriter::Vmsplice, RungReader::Splice);
+    let huge = PipeRung { pages: RungPages::Huge, ..base.clone() };
+    let bare = PipeRung { untouched: true, ..base.clone() };
+    let strict = PipeRung { check_huge: true, ..base.clone() };
+    let points = [base, huge, bare, strict].map(|rung| (rung, PipeConsumption::Untouched)).to_vec();
     let points = measure_all(points);
     let size = |index: usize| points[index].page_bytes.known().copied();
     assert_eq!(size(0), Some(pagewise_kernel::page_size::base()), "{}", describe(&points[0]));
@@ -165,14 +178,14 @@ fn page_sizes_are_proven_or_said_not() {
 }
 
 fn odd_sizes_add_up() {
-    let odd = |writer, reader| Rung { buffer_bytes: Bytes(10_001), ..rung(writer, reader) };
+    let odd = |writer, reader| PipeRung { buffer_bytes: Bytes(10_001), ..rung(writer, reader) };
     let rungs = [
-        odd(Writer::Write, Reader::Read),
-        odd(Writer::SpliceFrozen, Reader::Read),
-        odd(Writer::TeeSeed, Reader::Read),
-        odd(Writer::GiveDropped, Reader::Read),
+        odd(RungWriter::Write, RungReader::Read),
+        odd(RungWriter::SpliceFrozen, RungReader::Read),
+        odd(RungWriter::TeeSeed, RungReader::Read),
+        odd(RungWriter::GiveDropped, RungReader::Read),
     ];
-    let points = rungs.map(|rung| (rung, Consumption::Touched)).to_vec();
+    let points = rungs.map(|rung| (rung, PipeConsumption::Touched)).to_vec();
     for point in &measure(points, Bytes(1_234_567), &|| false).points {
         is_exact(point);
         assert_eq!(point.samples[0].bytes, Bytes(1_234_567));
@@ -180,9 +193,11 @@ fn odd_sizes_add_up() {
 }
 
 fn what_cannot_be_had_says_why() {
-    let too_large = Rung { pipe_bytes: Some(Bytes::gib(8)), ..rung(Writer::Write, Reader::Read) };
-    let pool = Rung { pages: Pages::HugeTlb, ..rung(Writer::SpliceFrozen, Reader::Read) };
-    let points = vec![(too_large, Consumption::Untouched), (pool, Consumption::Untouched)];
+    let too_large =
+        PipeRung { pipe_bytes: Some(Bytes::gib(8)), ..rung(RungWriter::Write, RungReader::Read) };
+    let pool =
+        PipeRung { pages: RungPages::HugeTlb, ..rung(RungWriter::SpliceFrozen, RungReader::Read) };
+    let points = vec![(too_large, PipeConsumption::Untouched), (pool, PipeConsumption::Untouched)];
     let points = measure_all(points);
     let why = |index: usize| points[index].refused.as_deref().unwrap();
     assert!(why(0).contains("F_SETPIPE_SZ"), "{}", why(0));
@@ -192,7 +207,7 @@ fn what_cannot_be_had_says_why() {
 fn an_interrupt_ends_it() {
     let asked = AtomicU32::new(0);
     let stop = || asked.fetch_add(1, Ordering::Relaxed) >= 3;
-    let points = vec![(rung(Writer::Write, Reader::Read), Consumption::Untouched); 20];
+    let points = vec![(rung(RungWriter::Write, RungReader::Read), PipeConsumption::Untouched); 20];
     let ladder = measure(points, Bytes::gib(64), &stop);
     assert!(ladder.points.iter().all(|p| p.refused.as_deref() == Some("interrupted")));
     let rate = &ladder.yardsticks.memcpy_gib_per_s;

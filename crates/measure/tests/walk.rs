@@ -2,17 +2,17 @@
 //! or a reason. A caller that stops early gets the results so far.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::Callbacks;
-use pagewise_measure::bench::tlb::{Parts, Plan, Request, run};
-use pagewise_model::bench::tlb::{Order, PageKind, Path, Walks};
+use pagewise_measure::BenchCallbacks;
+use pagewise_measure::bench::tlb::{TlbBenchRequest, TlbParts, TlbPlan, run};
+use pagewise_model::bench::tlb::{AccessOrder, PageKind, TlbBenchReport, TlbPath};
 use pagewise_model::{Bytes, Fact, PageSize};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn request(parts: Parts) -> Request {
-    Request {
+fn request(parts: TlbParts) -> TlbBenchRequest {
+    TlbBenchRequest {
         parts,
         kinds: PageKind::ALL.to_vec(),
-        orders: vec![Order::Random, Order::Sequential],
+        orders: vec![AccessOrder::Random, AccessOrder::Sequential],
         npads: vec![0, 31],
         smallest: Bytes::kib(1),
         largest: Bytes::kib(64),
@@ -22,16 +22,17 @@ fn request(parts: Parts) -> Request {
     }
 }
 
-fn walk(plan: &Plan, stop: &(dyn Fn() -> bool + Sync)) -> Walks {
-    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+fn walk(plan: &TlbPlan, stop: &(dyn Fn() -> bool + Sync)) -> TlbBenchReport {
+    let callbacks =
+        BenchCallbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
     run(plan, callbacks)
 }
 
-const LISTS: Parts = Parts { lists: true, lines: false, bandwidth: false };
+const LISTS: TlbParts = TlbParts { lists: true, lines: false, bandwidth: false };
 
 #[test]
 fn every_sample_is_on_pages_that_the_kernel_has_shown() {
-    let plan = Plan::new(request(LISTS)).unwrap();
+    let plan = TlbPlan::new(request(LISTS)).unwrap();
     let walks = walk(&plan, &|| false);
     let sizes = [walks.base_page_bytes, walks.huge_page_bytes, walks.huge_page_bytes];
     let missing: Vec<PageKind> = walks.unavailable.iter().map(|u| u.pages).collect();
@@ -55,10 +56,10 @@ fn every_sample_is_on_pages_that_the_kernel_has_shown() {
 
 #[test]
 fn lines_are_walked_beside_packed_ones() {
-    let parts = Parts { lists: false, lines: true, bandwidth: true };
-    let only_base = Request { kinds: vec![PageKind::Base], repeats: 1, ..request(parts) };
-    let walks = walk(&Plan::new(only_base).unwrap(), &|| false);
-    let packed = walks.curve(Path::PACKED, PageKind::Base);
+    let parts = TlbParts { lists: false, lines: true, bandwidth: true };
+    let only_base = TlbBenchRequest { kinds: vec![PageKind::Base], repeats: 1, ..request(parts) };
+    let walks = walk(&TlbPlan::new(only_base).unwrap(), &|| false);
+    let packed = walks.curve(TlbPath::PACKED, PageKind::Base);
     assert!(packed.len() > 30, "{}", packed.len());
     assert_eq!(walks.points.len(), 2 * packed.len());
     for point in &walks.points {
@@ -72,7 +73,7 @@ fn lines_are_walked_beside_packed_ones() {
 
 #[test]
 fn an_interrupt_leaves_what_is_known() {
-    let plan = Plan::new(request(LISTS)).unwrap();
+    let plan = TlbPlan::new(request(LISTS)).unwrap();
     let left = AtomicU32::new(200);
     let stop =
         || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err();

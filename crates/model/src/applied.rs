@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file to be written, and the commands that make it take effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
+pub struct FileChange {
     /// Identifier of the run that the receipt comes from.
     #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
@@ -26,7 +26,7 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
-impl Change {
+impl FileChange {
     /// True if the file is a script that replaces the program.
     #[must_use]
     pub const fn is_wrapper(&self) -> bool {
@@ -36,22 +36,22 @@ impl Change {
 
 /// A change that was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Applied {
+pub struct AppliedChange {
     /// Number of the change in `apply --list`.
     pub number: u32,
     /// Time of the change, in nanoseconds since 1970.
     pub at_unix_ns: u64,
     #[serde(flatten)]
-    pub change: Change,
+    pub change: FileChange,
     /// The former file of this name; absent if none existed.
-    pub before: Option<Before>,
+    pub before: Option<PreviousFile>,
     /// Directories that were created for the file, the outermost first.
     pub directories: Vec<String>,
 }
 
 /// A file before the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Before {
+pub struct PreviousFile {
     pub content: Vec<u8>,
     /// Permission bits.
     pub mode: u32,

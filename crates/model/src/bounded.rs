@@ -26,18 +26,18 @@ const TEXT: u64 = 16;
 /// # Errors
 /// If it is not JSON of the right form, or would take too much memory.
 pub fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
-    Document::new(text).read()
+    BoundedDocument::new(text).read()
 }
 
 /// A document from which several things are read, all of them into no more memory than one would take.
-pub(crate) struct Document<'a> {
+pub(crate) struct BoundedDocument<'a> {
     text: &'a [u8],
-    meter: Meter,
+    meter: ByteBudget,
 }
 
-impl<'a> Document<'a> {
+impl<'a> BoundedDocument<'a> {
     pub(crate) const fn new(text: &'a [u8]) -> Self {
-        let meter = Meter(Cell::new(ALWAYS + (TIMES * text.len() as f64) as u64));
+        let meter = ByteBudget(Cell::new(ALWAYS + (TIMES * text.len() as f64) as u64));
         Self { text, meter }
     }
 
@@ -51,9 +51,9 @@ impl<'a> Document<'a> {
 }
 
 /// Number of bytes that may still be made.
-struct Meter(Cell<u64>);
+struct ByteBudget(Cell<u64>);
 
-impl Meter {
+impl ByteBudget {
     fn take<E: Error>(&self, bytes: u64) -> Result<(), E> {
         let left = self.0.get().checked_sub(bytes);
         self.0.set(left.ok_or_else(|| {
@@ -88,7 +88,7 @@ impl Meter {
 /// A part of serde that counts what passes through it.
 struct Metered<'a, T> {
     inner: T,
-    meter: &'a Meter,
+    meter: &'a ByteBudget,
 }
 
 impl<'a, T> Metered<'a, T> {
@@ -187,7 +187,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Metered<'_, V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, from: A) -> Result<V::Value, A::Error> {
-        let from = Entries { inner: from, meter: self.meter, is_map: false };
+        let from = MapEntries { inner: from, meter: self.meter, is_map: false };
         self.inner.visit_map(from)
     }
 
@@ -209,7 +209,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, S> {
 /// The elements of a list.
 struct Elements<'a, A> {
     inner: A,
-    meter: &'a Meter,
+    meter: &'a ByteBudget,
     before: u64,
 }
 
@@ -230,14 +230,14 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<'_, A> {
 }
 
 /// The entries of a map, or the fields of a structure, which already has room for them.
-struct Entries<'a, A> {
+struct MapEntries<'a, A> {
     inner: A,
-    meter: &'a Meter,
+    meter: &'a ByteBudget,
     /// True for a map. The keys of fields are numbers of a byte or two.
     is_map: bool,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for MapEntries<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
@@ -359,7 +359,7 @@ mod tests {
         assert!(from_json::<Vec<String>>(list("\"\"").as_bytes()).is_err());
         // A text that is read twice counts twice.
         let names = format!("[{}\"\"]", "\"\",".repeat(100_000));
-        let document = Document::new(names.as_bytes());
+        let document = BoundedDocument::new(names.as_bytes());
         let reads: Vec<bool> = (0..3).map(|_| document.read::<Vec<String>>().is_ok()).collect();
         assert_eq!(reads, [true, true, false]);
         assert!(from_json::<Vec<Option<Tagged>>>(list("null").as_bytes()).is_err());

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CacheVerb {
+pub enum CacheAction {
     /// Shows what the cache holds.
     Show,
     /// Drops files from the cache.
@@ -27,7 +27,7 @@ pub enum CacheVerb {
 
 /// Content of the cache for one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
+pub enum CacheSlot {
     /// The whole slot, mapped huge.
     Huge,
     /// The whole slot, in smaller pieces.
@@ -40,7 +40,7 @@ pub enum Slot {
     Absent,
 }
 
-impl Slot {
+impl CacheSlot {
     /// All states with their characters.
     pub const ALL: [(Self, char); 5] = [
         (Self::Huge, 'H'),
@@ -59,18 +59,18 @@ impl Slot {
 
 /// The slots of a file in order. The saved form is a text with one character for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SlotMap(pub Vec<Slot>);
+pub struct SlotMap(pub Vec<CacheSlot>);
 
 impl SlotMap {
     /// Number of slots in this state.
     #[must_use]
-    pub fn count(&self, state: Slot) -> u64 {
+    pub fn count(&self, state: CacheSlot) -> u64 {
         self.0.iter().filter(|slot| **slot == state).count() as u64
     }
 
     /// State of the slot at byte `offset` of the file.
     #[must_use]
-    pub fn at(&self, offset: u64, huge: PageSize) -> Option<Slot> {
+    pub fn at(&self, offset: u64, huge: PageSize) -> Option<CacheSlot> {
         self.0.get(usize::try_from(offset / huge.bytes()).ok()?).copied()
     }
 }
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for SlotMap {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         let slot = |letter: char| {
-            let known = Slot::ALL.iter().find(|(_, known)| *known == letter);
+            let known = CacheSlot::ALL.iter().find(|(_, known)| *known == letter);
             known.map(|(slot, _)| *slot).ok_or_else(|| D::Error::custom("unknown state of a slot"))
         };
         text.chars().map(slot).collect::<Result<_, _>>().map(Self)
@@ -139,7 +139,7 @@ pub struct CacheState {
 
 /// A process that maps a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Holder {
+pub struct FileHolder {
     pub pid: i32,
     pub name: String,
     /// Bytes of the file that the process maps.
@@ -148,9 +148,9 @@ pub struct Holder {
 
 /// The processes that map a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Holders {
+pub struct FileHolders {
     /// The processes that this account can see, by process id.
-    pub seen: Vec<Holder>,
+    pub seen: Vec<FileHolder>,
     /// Number of processes whose mappings this account may not read.
     pub hidden_processes: u64,
 }
@@ -178,7 +178,7 @@ pub enum CacheOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CachedFile {
+pub struct FileCacheReport {
     pub path: String,
     pub size_bytes: Bytes,
     /// The file system that holds the file.
@@ -188,14 +188,14 @@ pub struct CachedFile {
     /// Content of the cache after the change; absent if nothing was changed.
     pub after: Option<CacheState>,
     /// Processes that map the file; absent if they were not searched for.
-    pub holders: Option<Holders>,
+    pub holders: Option<FileHolders>,
     /// Outcome of the change; absent if none was requested.
     pub outcome: Option<CacheOutcome>,
     /// Time that the change took; absent if nothing was changed.
     pub took_ns: Option<Nanos>,
 }
 
-impl CachedFile {
+impl FileCacheReport {
     /// Content of the cache now.
     #[must_use]
     pub fn now(&self) -> &CacheState {
@@ -206,10 +206,10 @@ impl CachedFile {
 /// Findings and actions of `pagewise cache`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
-    pub verb: CacheVerb,
+    pub verb: CacheAction,
     /// Size of a slot.
     pub slot_bytes: PageSize,
-    pub files: Vec<CachedFile>,
+    pub files: Vec<FileCacheReport>,
 }
 
 /// The kind of folio in which the cache holds bytes.
@@ -241,20 +241,20 @@ mod tests {
 
     #[test]
     fn slots_are_saved_as_letters_and_come_back() {
-        let all = SlotMap(Slot::ALL.iter().map(|(slot, _)| *slot).collect());
+        let all = SlotMap(CacheSlot::ALL.iter().map(|(slot, _)| *slot).collect());
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(text, "\"H#+o.\"");
         assert_eq!(serde_json::from_str::<SlotMap>(&text).unwrap(), all);
         assert!(serde_json::from_str::<SlotMap>("\"Hx\"").is_err());
-        assert_eq!(all.count(Slot::Part), 1);
+        assert_eq!(all.count(CacheSlot::Part), 1);
     }
 
     #[test]
     fn a_slot_is_found_by_offset() {
-        let map = SlotMap(vec![Slot::Huge, Slot::Absent]);
+        let map = SlotMap(vec![CacheSlot::Huge, CacheSlot::Absent]);
         let huge = PageSize::PMD_2M;
-        assert_eq!(map.at(huge.bytes() - 1, huge), Some(Slot::Huge));
-        assert_eq!(map.at(huge.bytes(), huge), Some(Slot::Absent));
+        assert_eq!(map.at(huge.bytes() - 1, huge), Some(CacheSlot::Huge));
+        assert_eq!(map.at(huge.bytes(), huge), Some(CacheSlot::Absent));
         assert_eq!(map.at(u64::MAX, huge), None);
     }
 }

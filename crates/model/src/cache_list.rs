@@ -277,11 +277,11 @@ impl CacheList {
     /// A phrase that says why the text is not such a list, or cannot be used.
     pub fn from_json(text: &[u8], page: PageSize) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Head {
+        struct CacheListHead {
             cache_list_schema: u32,
         }
         let no_list = |e: serde_json::Error| format!("not a list of `pagewise cache save`: {e}");
-        let head: Head = serde_json::from_slice(text).map_err(no_list)?;
+        let head: CacheListHead = serde_json::from_slice(text).map_err(no_list)?;
         let found = head.cache_list_schema;
         if found > CACHE_LIST_SCHEMA {
             return Err(format!(

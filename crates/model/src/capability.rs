@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The answer of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum CapabilityAnswer {
     /// It works.
     Yes,
     /// It was refused in the expected way, with the reason.
@@ -22,14 +22,14 @@ pub struct Capability {
     pub group: String,
     pub name: String,
     pub gives: String,
-    pub answer: Answer,
+    pub answer: CapabilityAnswer,
     /// The step that would make it available; absent if there is none.
     pub unlock: Option<String>,
 }
 
 /// A condition of this machine that spoils measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Spoiler {
+pub struct MeasurementSpoiler {
     /// The condition, in one sentence.
     pub what: String,
     /// Advice, or the way in which pagewise accounts for it.
@@ -38,7 +38,7 @@ pub struct Spoiler {
 
 /// A plain fact shown by `doctor` ("L1 dTLB 4K as claimed" -> "96 entries").
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Trait {
+pub struct MachineTrait {
     /// Group in which it is shown.
     pub group: String,
     pub name: String,
@@ -47,11 +47,11 @@ pub struct Trait {
 
 /// All findings of `doctor`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Checkup {
+pub struct DoctorReport {
     pub machine: crate::machine::Machine,
     /// Facts about the machine.
-    pub traits: Vec<Trait>,
+    pub traits: Vec<MachineTrait>,
     pub capabilities: Vec<Capability>,
     /// Conditions that spoil measurements.
-    pub spoilers: Vec<Spoiler>,
+    pub spoilers: Vec<MeasurementSpoiler>,
 }

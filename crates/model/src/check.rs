@@ -1,6 +1,6 @@
 //! Budgets of programs compared with the use of their runs: the result of `check`.
 
-use crate::fault::Budgets;
+use crate::fault::FaultBudgets;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CheckLimits {
     /// Limits on page faults and their time.
-    pub faults: Budgets,
+    pub faults: FaultBudgets,
     /// Most bytes through read-like and write-like calls.
     pub most_copied: Option<Bytes>,
     /// Most times that it gives up the CPU to wait.
@@ -23,7 +23,7 @@ pub struct CheckLimits {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(const_into_str)]
-pub enum Budgeted {
+pub enum BudgetedQuantity {
     #[strum(serialize = "page faults")]
     Faults,
     #[strum(serialize = "major faults")]
@@ -46,7 +46,7 @@ pub enum Budgeted {
 /// A figure with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Figure {
+pub enum BudgetFigure {
     Count(u64),
     Bytes(Bytes),
     Nanos(Nanos),
@@ -63,7 +63,7 @@ pub enum Figure {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Kept {
+pub enum BudgetVerdict {
     Passed,
     #[strum(serialize = "BROKEN")]
     Broken,
@@ -75,17 +75,17 @@ pub enum Kept {
 /// One budget with its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckItem {
-    pub what: Budgeted,
+    pub what: BudgetedQuantity,
     /// The limit; for time, the largest ratio.
-    pub most: Figure,
+    pub most: BudgetFigure,
     /// The measured figure; absent if not known.
-    pub found: Option<Figure>,
-    pub kept: Kept,
+    pub found: Option<BudgetFigure>,
+    pub kept: BudgetVerdict,
 }
 
 /// One program with its budgets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Check {
+pub struct ProgramCheck {
     /// Name of the program in the file.
     pub name: String,
     pub command: Vec<String>,
@@ -97,15 +97,15 @@ pub struct Check {
     pub is_unfit: bool,
 }
 
-impl Check {
+impl ProgramCheck {
     /// The worst result of its budgets.
     #[must_use]
-    pub fn kept(&self) -> Kept {
-        let has = |kept: Kept| self.items.iter().any(|item| item.kept == kept);
+    pub fn kept(&self) -> BudgetVerdict {
+        let has = |kept: BudgetVerdict| self.items.iter().any(|item| item.kept == kept);
         match self {
-            _ if has(Kept::Broken) => Kept::Broken,
-            _ if has(Kept::CannotTell) || self.is_unfit => Kept::CannotTell,
-            _ => Kept::Passed,
+            _ if has(BudgetVerdict::Broken) => BudgetVerdict::Broken,
+            _ if has(BudgetVerdict::CannotTell) || self.is_unfit => BudgetVerdict::CannotTell,
+            _ => BudgetVerdict::Passed,
         }
     }
 }

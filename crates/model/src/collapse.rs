@@ -4,7 +4,7 @@
 //! Sizes are sums over mappings. Whether memory is huge was read back from the kernel each time, never taken
 //! from the result of the call.
 
-use crate::text::{Area, coverage};
+use crate::text::{TextArea, coverage};
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct CollapsedPart {
     /// Slots that the kernel refused.
     pub refused: Vec<RefusedSlots>,
     /// Mappings of the file or memory afterwards.
-    pub areas: Vec<Area>,
+    pub areas: Vec<TextArea>,
     /// Bytes in whole slots that became resident since the first look.
     pub grown_bytes: Bytes,
     /// Bytes on huge pages at a second look.
@@ -38,13 +38,13 @@ impl CollapsedPart {
     /// Bytes of text.
     #[must_use]
     pub fn text(&self) -> Bytes {
-        coverage(&self.areas, Area::size).text_bytes
+        coverage(&self.areas, TextArea::size).text_bytes
     }
 
     /// Bytes of text on huge pages afterwards.
     #[must_use]
     pub fn huge(&self) -> Bytes {
-        coverage(&self.areas, Area::huge).text_bytes
+        coverage(&self.areas, TextArea::huge).text_bytes
     }
 }
 

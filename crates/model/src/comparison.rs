@@ -1,7 +1,7 @@
 //! Saved runs side by side: their machines, the figures of the plain program, and how these changed.
 
 use crate::machine::Machine;
-use crate::trial::Ratio;
+use crate::trial::TimeRatio;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub struct ComparedRun {
     /// Change against the first run: of the time of plain runs, or for services of the CPU time per request.
     /// The interval allows for the drift of machines between sessions. Absent for the first run, and if there
     /// are too few runs.
-    pub change: Option<Ratio>,
+    pub change: Option<TimeRatio>,
     /// Answer to the limit; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitWord>,
@@ -61,7 +61,7 @@ pub struct ComparedRun {
 
 /// Runs compared with the first of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
+pub struct RunComparison {
     pub schema: u32,
     /// Largest accepted growth of the time, as a share; absent without a limit.
     pub limit_share: Option<f64>,
@@ -69,7 +69,7 @@ pub struct Comparison {
     pub runs: Vec<ComparedRun>,
 }
 
-impl Comparison {
+impl RunComparison {
     /// The answer to the limit for all runs, which is the worst of theirs; none without a limit.
     #[must_use]
     pub fn limit(&self) -> Option<LimitWord> {

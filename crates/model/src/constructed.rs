@@ -2,20 +2,21 @@
 //! them and take the rest from here with `..`.
 
 use crate::bench::file::{
-    Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
+    CacheProof, CacheResidency, ExpectedChecksum, FileBenchPart, FileBenchReport, FileCell,
+    FilePoint, FileSample, FileSource, ReadLedger, ReadWay,
 };
 use crate::cache::FolioClass;
-use crate::choice::{Calibration, CalibrationKey, Phase, Price, PriceList, Term};
-use crate::comparison::{COMPARISON_SCHEMA, ComparedMachine, ComparedRun, Comparison};
-use crate::look::{Allocator, MapChurn, ProcessSeen, Traced};
+use crate::choice::{Calibration, CalibrationKey, CostTerm, PriceList, ReadPhase, TermPrice};
+use crate::comparison::{COMPARISON_SCHEMA, ComparedMachine, ComparedRun, RunComparison};
+use crate::look::{Allocator, MapChurn, TracedLook, TracedProcess};
 use crate::machine::Machine;
 use crate::measured::Fact;
 use crate::pool::HugePool;
 use crate::profile::ProfiledStack;
-use crate::run::Run;
-use crate::trial::Ratio;
+use crate::run::SavedRun;
+use crate::trial::TimeRatio;
 use crate::units::{Bytes, Nanos, PageSize};
-use crate::usage::{Ended, Usage};
+use crate::usage::{ProgramEnd, ProgramUsage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine with two CPUs that is not a guest and gives huge pages on request, seen without root.
@@ -55,8 +56,8 @@ pub const fn pool(pages: u64) -> HugePool {
 
 /// A program on glibc that used nothing, with `/proc/PID/io` not readable.
 #[must_use]
-pub fn process() -> ProcessSeen {
-    ProcessSeen {
+pub fn process() -> TracedProcess {
+    TracedProcess {
         pid: 1,
         exe: "/bin/program".to_owned(),
         args: Vec::new(),
@@ -86,8 +87,8 @@ pub fn process() -> ProcessSeen {
 
 /// A look that saw one process and no effect on the outside.
 #[must_use]
-pub fn traced() -> Traced {
-    Traced {
+pub fn traced() -> TracedLook {
+    TracedLook {
         processes: vec![process()],
         pipes: Vec::new(),
         pipe_calls: BTreeSet::new(),
@@ -98,14 +99,14 @@ pub fn traced() -> Traced {
         pattern: Fact::missing("not stepped"),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: BTreeMap::new(),
-        ended: Ended::Exited(0),
+        ended: ProgramEnd::Exited(0),
     }
 }
 
 /// A run that used nothing and ended well, with `/proc/PID/io` not readable.
 #[must_use]
-pub const fn usage() -> Usage {
-    Usage {
+pub const fn usage() -> ProgramUsage {
+    ProgramUsage {
         wall_ns: Nanos(0),
         user_ns: Nanos(0),
         sys_ns: Nanos(0),
@@ -122,7 +123,7 @@ pub const fn usage() -> Usage {
         speed: None,
         memory: None,
         run_delay_ns: None,
-        ended: Ended::Exited(0),
+        ended: ProgramEnd::Exited(0),
     }
 }
 
@@ -131,17 +132,17 @@ pub const CHECKSUM: u64 = 7;
 
 /// A warm pass over 64 MiB in order, in blocks of 16 KiB.
 #[must_use]
-pub const fn cell(arm: Arm) -> Cell {
-    Cell::plain(Part::Blocks, arm, Bytes::kib(16), Bytes::mib(64))
+pub const fn cell(arm: ReadWay) -> FileCell {
+    FileCell::plain(FileBenchPart::Blocks, arm, Bytes::kib(16), Bytes::mib(64))
 }
 
 /// A cell with this many processes that did the requested work, taking `pass` for each pass and a hundredth
 /// of it each for set-up and tear-down.
 #[must_use]
-pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
-    let cached = if cell.residency == Residency::Warm { 16_384 } else { 0 };
+pub fn reading(cell: FileCell, pass: Nanos, repeats: u32) -> FilePoint {
+    let cached = if cell.residency == CacheResidency::Warm { 16_384 } else { 0 };
     let faults = if cell.arm.is_mapped() { 1024 } else { 0 };
-    let sample = |repeat: u32| Sample {
+    let sample = |repeat: u32| FileSample {
         repeat,
         place: repeat,
         set_up_ns: Nanos(pass.0 / 100),
@@ -154,33 +155,33 @@ pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
         minor_faults: faults,
         major_faults: 0,
         device_bytes: Fact::Known(Bytes(0)),
-        ledger: Ledger::asked(&cell, CHECKSUM),
-        proof: Proof {
+        ledger: ReadLedger::asked(&cell, CHECKSUM),
+        proof: CacheProof {
             file_pages: 16_384,
             before_pages: cached,
             after_pages: 16_384,
             took_ns: Nanos(100_000),
         },
     };
-    Point { samples: (0..repeats).map(sample).collect(), ..Point::new(cell) }
+    FilePoint { samples: (0..repeats).map(sample).collect(), ..FilePoint::new(cell) }
 }
 
 /// Readings of a temporary file of 64 MiB.
 #[must_use]
-pub fn readings(points: Vec<Point>) -> Readings {
-    let truth = |point: &Point| Truth {
+pub fn readings(points: Vec<FilePoint>) -> FileBenchReport {
+    let truth = |point: &FilePoint| ExpectedChecksum {
         block_bytes: point.cell.block_bytes,
         span_bytes: point.cell.span_bytes,
         checksum: CHECKSUM,
     };
-    Readings {
+    FileBenchReport {
         seed: 7,
         repeats: 3,
         cold_repeats: 2,
         quick: false,
         summed: false,
         slips: Vec::new(),
-        source: Source {
+        source: FileSource {
             path: None,
             size_bytes: Bytes::mib(64),
             directory: Some("/var/cache".to_owned()),
@@ -213,17 +214,22 @@ pub fn profiled_stack(process: &str, kernel: &[&str], count: u64) -> ProfiledSta
 
 /// Prices of one phase of a way for some folios, in any order.
 #[must_use]
-pub fn price_list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f64)]) -> PriceList {
-    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
+pub fn price_list(
+    phase: ReadPhase,
+    arm: ReadWay,
+    folios: FolioClass,
+    prices: &[(CostTerm, f64)],
+) -> PriceList {
+    let prices = prices.iter().map(|(term, ns)| TermPrice { term: *term, ns: *ns }).collect();
     PriceList { phase, arm, order: None, folios: Some(folios), prices }
 }
 
 /// One price for a call and one for every byte, wherever in a block it lies.
 #[must_use]
-pub fn pass_prices(block: f64, byte: f64) -> [(Term, f64); 5] {
-    let bytes = [Term::LeadByte, Term::RampByte, Term::Byte, Term::SpillByte];
+pub fn pass_prices(block: f64, byte: f64) -> [(CostTerm, f64); 5] {
+    let bytes = [CostTerm::LeadByte, CostTerm::RampByte, CostTerm::Byte, CostTerm::SpillByte];
     let [lead, ramp, inner, spill] = bytes.map(|term| (term, byte));
-    [(Term::Block, block), lead, ramp, inner, spill]
+    [(CostTerm::Block, block), lead, ramp, inner, spill]
 }
 
 /// Prices of one CPU, taken at once, whose forecasts have an error of 5%.
@@ -245,7 +251,7 @@ pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
 
 /// `runs` compared with the first; every other one changed by `change`.
 #[must_use]
-pub fn comparison(runs: &[Run], change: Option<&Ratio>) -> Comparison {
+pub fn comparison(runs: &[SavedRun], change: Option<&TimeRatio>) -> RunComparison {
     let mut machines: Vec<ComparedMachine> = Vec::new();
     let mut compared = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -274,5 +280,5 @@ pub fn comparison(runs: &[Run], change: Option<&Ratio>) -> Comparison {
             limit: None,
         });
     }
-    Comparison { schema: COMPARISON_SCHEMA, limit_share: None, machines, runs: compared }
+    RunComparison { schema: COMPARISON_SCHEMA, limit_share: None, machines, runs: compared }
 }

@@ -56,7 +56,7 @@ pub enum CostKind {
 /// The method by which a cost was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Basis {
+pub enum CostBasis {
     /// Counted events times the unit price.
     CountsTimesPrice,
     /// An upper bound from a model; an experiment must settle it.
@@ -71,14 +71,14 @@ pub enum Basis {
 
 /// One page cost of the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cost {
+pub struct PageCost {
     pub kind: CostKind,
     /// CPU time of the cost, over all CPUs.
     pub cost_ns: Nanos,
     /// `cost_ns` as a share (0..1) of the program's CPU time; for wake-ups, of its wall time.
     pub time_share: f64,
     /// The method by which the cost was obtained.
-    pub basis: Basis,
+    pub basis: CostBasis,
     /// Counts and prices in one phrase.
     pub evidence: String,
     /// The same cost by samples, if they exist for this kind.
@@ -92,7 +92,7 @@ pub struct Cost {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Activity {
+pub enum KernelActivity {
     /// Copying bytes between user and kernel memory.
     #[strum(serialize = "copies")]
     Copy,
@@ -130,7 +130,7 @@ pub enum Activity {
 /// The kernel code in which CPU samples fell. Shares (0..1) are of all samples, user mode included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTime {
-    pub activity_share: BTreeMap<Activity, f64>,
+    pub activity_share: BTreeMap<KernelActivity, f64>,
     /// Share of each symbol at the leaf of a stack, the largest first, without rare ones.
     pub symbol_share: Vec<(String, f64)>,
 }
@@ -139,7 +139,7 @@ pub struct KernelTime {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Costs, largest first.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<PageCost>,
     /// Largest share (0..1) of wall time that removing all page costs and wake-ups, and malloc if it was
     /// sampled, could gain.
     pub ceiling_share: f64,
@@ -157,7 +157,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// The cost of one kind, if the diagnosis has it.
     #[must_use]
-    pub fn cost(&self, kind: CostKind) -> Option<&Cost> {
+    pub fn cost(&self, kind: CostKind) -> Option<&PageCost> {
         self.costs.iter().find(|c| c.kind == kind)
     }
     /// The costs that the ceiling covers.

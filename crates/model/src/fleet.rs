@@ -1,6 +1,6 @@
 //! One answer from runs on many hosts: the input and the result of `merge`.
 
-use crate::trial::Word;
+use crate::trial::VerdictWord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct HostArm {
     pub cpus: u32,
     pub memory_bytes: u64,
     pub quantity: String,
-    pub word: Word,
+    pub word: VerdictWord,
     /// Ratio of the arm to the control; `low` and `high` are its 95% interval.
     pub ratio: f64,
     pub low: f64,
@@ -38,7 +38,7 @@ pub struct HostArm {
 
 /// The result of an arm on all hosts, or on those of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Pooled {
+pub struct PooledEffect {
     pub hosts: u32,
     /// Number of sessions on these hosts, all of which count; 0 in files of older versions.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub enum FleetWord {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum ClassKey {
+pub enum HostClassKey {
     Processor,
     Kernel,
     #[strum(serialize = "huge pages")]
@@ -82,10 +82,10 @@ pub enum ClassKey {
 
 /// Hosts that share a property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Class {
-    pub key: ClassKey,
+pub struct HostClass {
+    pub key: HostClassKey,
     pub value: String,
-    pub pooled: Pooled,
+    pub pooled: PooledEffect,
     pub word: FleetWord,
 }
 
@@ -97,9 +97,9 @@ pub struct FleetArm {
     pub quantity: String,
     pub word: FleetWord,
     /// Pooled result; absent if no host has an interval.
-    pub pooled: Option<Pooled>,
+    pub pooled: Option<PooledEffect>,
     /// Classes by the properties in which the hosts differ.
-    pub classes: Vec<Class>,
+    pub classes: Vec<HostClass>,
     /// Hosts that rejected the arm: it failed, changed the output or broke a guard.
     pub rejected_on: Vec<String>,
     /// Number of hosts whose interval is still open.

@@ -3,7 +3,7 @@
 //!
 //! Offsets are those in the file. Addresses are those of the program headers.
 
-use crate::text::{Segment, TextFile};
+use crate::text::{LoadSegment, TextFile};
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ pub struct FoldedSegment {
     /// Index of its header in the table.
     pub header: u64,
     /// The part before the change.
-    pub before: Segment,
+    pub before: LoadSegment,
     /// The part after the change; absent if it became a part of the one before it.
-    pub after: Option<Segment>,
+    pub after: Option<LoadSegment>,
     /// Difference of the remainders of address and offset by the size of a huge page.
     pub off_by_bytes: Bytes,
 }
@@ -50,7 +50,7 @@ pub enum TailOutcome {
 
 /// The last slot of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tail {
+pub struct SegmentTail {
     /// Address of the slot.
     pub address: u64,
     /// Bytes of the part in the slot.
@@ -61,11 +61,11 @@ pub struct Tail {
 
 /// The changes in the copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Changes {
+pub struct FoldChanges {
     /// Parts that are loaded.
     pub segments: Vec<FoldedSegment>,
     /// Last slots that are not full, if filling was requested.
-    pub tails: Vec<Tail>,
+    pub tails: Vec<SegmentTail>,
     /// Bytes that differ, all in program headers.
     pub edited: Vec<FileRange>,
     /// Bytes of value 0 after the end of the original.
@@ -76,7 +76,7 @@ pub struct Changes {
     pub base_bits_lost: u32,
 }
 
-impl Changes {
+impl FoldChanges {
     /// True if the copy equals the original.
     #[must_use]
     pub const fn are_none(&self) -> bool {
@@ -97,10 +97,10 @@ pub struct LinkAdvice {
 
 /// A copy that was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Folded {
+pub struct FoldReport {
     /// True if neighbouring segments were to be merged (`--merge`).
     pub is_merged: bool,
-    pub changes: Changes,
+    pub changes: FoldChanges,
     pub original: TextFile,
     pub copy: TextFile,
     /// Names of the extended attributes copied from the original.

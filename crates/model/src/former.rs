@@ -1,11 +1,11 @@
 //! Runs of schema 4 and before, which hold the user's request in four places.
 
-use crate::bounded::Document;
+use crate::bounded::BoundedDocument;
 use crate::conditions::FileMark;
-use crate::guard::Guard;
-use crate::service::Mode;
-use crate::spec::{Input, OwnArm, ServerSpec, ServiceSpec, Spec, StdoutTo};
-use crate::trial::Quantity;
+use crate::guard::ArmGuard;
+use crate::service::ServiceMode;
+use crate::spec::{OwnArm, ServerSpec, ServiceSpec, SessionSpec, StdinSource, StdoutTarget};
+use crate::trial::ComparedQuantity;
 use crate::units::Nanos;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 struct FormerRun {
     command: Vec<String>,
     input: Option<PathBuf>,
-    stdout: Option<StdoutTo>,
+    stdout: Option<StdoutTarget>,
     experiment: Option<FormerExperiment>,
     service: Option<FormerService>,
     conditions: Option<FormerConditions>,
@@ -28,9 +28,9 @@ struct FormerExperiment {
 #[derive(Deserialize)]
 struct FormerDesign {
     #[serde(default)]
-    quantity: Quantity,
+    quantity: ComparedQuantity,
     #[serde(default)]
-    guards: Vec<Guard>,
+    guards: Vec<ArmGuard>,
     seed: u64,
     budget_ns: Nanos,
 }
@@ -64,7 +64,7 @@ struct FormerAsked {
     stop_within_ns: Nanos,
     load_within_ns: Nanos,
     warm_up_ns: Nanos,
-    mode: Option<Mode>,
+    mode: Option<ServiceMode>,
 }
 
 impl FormerService {
@@ -93,8 +93,8 @@ impl FormerService {
 /// The request, if the session could be continued or was one of a service, and the files that its runs
 /// depended on.
 pub(crate) fn asked(
-    run: &Document<'_>,
-) -> Result<(Option<Spec>, Vec<FileMark>), serde_json::Error> {
+    run: &BoundedDocument<'_>,
+) -> Result<(Option<SessionSpec>, Vec<FileMark>), serde_json::Error> {
     let run: FormerRun = run.read()?;
     if run.conditions.is_none() && run.service.is_none() && run.stdout.is_none() {
         return Ok((None, Vec::new()));
@@ -102,11 +102,11 @@ pub(crate) fn asked(
     let design = run.experiment.map(|experiment| experiment.design);
     let words = |words: Vec<String>| words.into_iter().map(Into::into).collect();
     let seed = design.as_ref().map_or(0, |design| design.seed);
-    let mut spec = Spec {
-        input: run.input.map_or(Input::Null, Input::File),
-        stdout: run.stdout.unwrap_or(StdoutTo::Null),
+    let mut spec = SessionSpec {
+        input: run.input.map_or(StdinSource::Null, StdinSource::File),
+        stdout: run.stdout.unwrap_or(StdoutTarget::Null),
         service: run.service.map(FormerService::spec),
-        ..Spec::new(words(run.command), PathBuf::new(), seed)
+        ..SessionSpec::new(words(run.command), PathBuf::new(), seed)
     };
     if let Some(design) = design {
         (spec.quantity, spec.guards) = (design.quantity, design.guards);

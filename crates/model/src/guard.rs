@@ -1,23 +1,23 @@
 //! Bounds that an arm of an experiment must keep, whatever it gains.
 
-use crate::trial::Quantity;
+use crate::trial::ComparedQuantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Guard {
+pub struct ArmGuard {
     /// Quantity with a bound; none for requests that failed.
-    pub quantity: Option<Quantity>,
+    pub quantity: Option<ComparedQuantity>,
     /// Largest accepted increase, as a share of the control's.
     pub limit_share: f64,
 }
 
 /// Result of a guard for an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Guarded {
+pub struct GuardFinding {
     pub arm: String,
-    pub guard: Guard,
+    pub guard: ArmGuard,
     /// Ratio to the control with its 95% interval; none if nothing was reported.
     pub ratio: Option<(f64, f64, f64)>,
     /// Number of requests that failed.

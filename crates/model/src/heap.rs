@@ -4,8 +4,8 @@
 //! A slot counts as on a huge page if one entry of the page table maps it, or if it is a page of a reserved
 //! pool (hugetlb). Memory that was only read and is the zero page counts as not touched.
 
-use crate::address::Scanned;
-use crate::text::Standing;
+use crate::address::ScannedRange;
+use crate::text::HugeStanding;
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,17 +43,17 @@ pub struct HeapSeen {
     /// Pool that serves the mapping; none if no pool does.
     pub pool: Option<PoolSeen>,
     /// Ranges of the mapping that are present, by address.
-    pub populated: Vec<Scanned>,
+    pub populated: Vec<ScannedRange>,
 }
 
 /// Adjacent slots of the same standing, or the part of one slot that a mapping has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Stretch {
+pub struct HeapStretch {
     pub address: u64,
     pub length_bytes: Bytes,
     /// Huge, or the reason why not.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: HugeStanding,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub struct HeapArea {
     /// Bytes that exist, in memory or swapped out.
     pub populated_bytes: Bytes,
     /// The whole mapping, by address.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<HeapStretch>,
 }
 
 impl HeapArea {
@@ -77,7 +77,7 @@ impl HeapArea {
     /// Bytes on huge pages.
     #[must_use]
     pub fn huge(&self) -> Bytes {
-        let huge = self.stretches.iter().filter(|stretch| stretch.standing == Standing::Huge);
+        let huge = self.stretches.iter().filter(|stretch| stretch.standing == HugeStanding::Huge);
         huge.fold(Bytes(0), |sum, stretch| sum + stretch.length_bytes)
     }
 }

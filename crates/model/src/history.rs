@@ -1,6 +1,6 @@
 //! Saved runs of one program over time.
 
-use crate::trial::Ratio;
+use crate::trial::TimeRatio;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,5 +27,5 @@ pub struct Trend {
     pub is_service: bool,
     pub points: Vec<TrendPoint>,
     /// Change from the first session to the newest; absent if there are too few runs.
-    pub change: Option<Ratio>,
+    pub change: Option<TimeRatio>,
 }

@@ -6,9 +6,9 @@ use crate::diagnosis::CostKind;
 use crate::fault::GroupTally;
 use crate::measured::Fact;
 use crate::plan::FileKind;
-use crate::text::Layout;
+use crate::text::ElfLayout;
 use crate::units::{Bytes, Nanos};
-use crate::usage::{Ended, Usage};
+use crate::usage::{ProgramEnd, ProgramUsage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for Allocator {
 
 /// One process image of the tree, as the traced look saw it. Each `exec` starts a new one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProcessSeen {
+pub struct TracedProcess {
     /// Process id in that run.
     pub pid: i32,
     /// Path of the executable; for a script, of its interpreter.
@@ -221,7 +221,7 @@ pub struct AccessPattern {
 /// The rate at which programs of the tree use base pages other than those in the TLB, by the accessed bits of
 /// their page tables while they run at full speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Footprint {
+pub struct FootprintGrowth {
     /// Number of moments from which used pages were counted.
     pub probes: u32,
     /// Pages that came into use per millisecond of CPU time when as many had been used as the smallest TLB
@@ -239,7 +239,7 @@ pub struct UsedFile {
     /// Content of the page cache for it.
     pub slots: SlotMap,
     /// Mapping of its code; absent for files without code.
-    pub layout: Option<Layout>,
+    pub layout: Option<ElfLayout>,
     /// True if the kernel places mappings of it at boundaries of huge pages.
     pub is_placed_aligned: bool,
     /// Why its cache cannot be filled again here; absent if it can be.
@@ -248,9 +248,9 @@ pub struct UsedFile {
 
 /// The traced look: the actions of the tree under tracing. Its times are never shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Traced {
+pub struct TracedLook {
     /// Every process image, in order of appearance.
-    pub processes: Vec<ProcessSeen>,
+    pub processes: Vec<TracedProcess>,
     /// Pipes between processes of the tree.
     pub pipes: Vec<PipeSeen>,
     /// Calls of the tree that depend on the capacity of its pipes, one of each kind.
@@ -270,15 +270,15 @@ pub struct Traced {
     pub pattern: Fact<AccessPattern>,
     /// Growth of the footprint; missing if accessed bits could not be read.
     #[serde(default = "not_recorded")]
-    pub footprint: Fact<Footprint>,
+    pub footprint: Fact<FootprintGrowth>,
     /// Kinds of descriptors that processes held at exit ("regular", "pipe", "socket", ...), with their
     /// counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
-    pub ended: Ended,
+    pub ended: ProgramEnd,
 }
 
 /// For recordings of older versions.
-fn not_recorded() -> Fact<Footprint> {
+fn not_recorded() -> Fact<FootprintGrowth> {
     Fact::missing("not in this recording")
 }
 
@@ -296,7 +296,7 @@ pub struct KernelStack {
 
 /// CPU-clock samples over the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Samples {
+pub struct CpuSamples {
     /// Number of samples in user mode.
     pub user: u64,
     /// Samples in the kernel by stack, the most frequent first.
@@ -309,7 +309,7 @@ pub struct Samples {
     pub lost: u64,
 }
 
-impl Samples {
+impl CpuSamples {
     /// Number of samples in the kernel.
     #[must_use]
     pub fn kernel_total(&self) -> u64 {
@@ -334,13 +334,13 @@ pub struct UserSamples {
 
 /// All findings of the look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Look {
+pub struct LookFindings {
     /// Plain timed runs, in order.
-    pub runs: Vec<Usage>,
+    pub runs: Vec<ProgramUsage>,
     /// The traced look; missing if tracing is not possible.
-    pub traced: Fact<Traced>,
+    pub traced: Fact<TracedLook>,
     /// CPU samples with kernel symbols; missing without the right to take them.
-    pub samples: Fact<Samples>,
+    pub samples: Fact<CpuSamples>,
     /// Samples in user mode; missing without the right to take them.
     #[serde(default = "not_sampled")]
     pub user: Fact<UserSamples>,

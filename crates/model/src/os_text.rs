@@ -12,17 +12,17 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// One text in its saved form.
-struct Text<T>(T);
+struct OsText<T>(T);
 
-impl<T: AsRef<OsStr>> Serialize for Text<T> {
+impl<T: AsRef<OsStr>> Serialize for OsText<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         serialize(&self.0, to)
     }
 }
 
-impl<'de, T: From<OsString>> Deserialize<'de> for Text<T> {
+impl<'de, T: From<OsString>> Deserialize<'de> for OsText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Bytes(Vec::new())).map(|text| Self(text.into()))
+        from.deserialize_any(OsTextBytes(Vec::new())).map(|text| Self(text.into()))
     }
 }
 
@@ -45,10 +45,10 @@ impl JsonSchema for OsTextSchema {
 }
 
 /// Reads both forms without an intermediate one, so a list of bytes takes no more memory than its JSON.
-struct Bytes(Vec<u8>);
+struct OsTextBytes(Vec<u8>);
 
 /// Takes one byte. The bound on memory does not count it.
-impl<'de> DeserializeSeed<'de> for &mut Bytes {
+impl<'de> DeserializeSeed<'de> for &mut OsTextBytes {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -56,7 +56,7 @@ impl<'de> DeserializeSeed<'de> for &mut Bytes {
     }
 }
 
-impl<'de> Visitor<'de> for Bytes {
+impl<'de> Visitor<'de> for OsTextBytes {
     type Value = OsString;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,19 +90,19 @@ pub fn serialize<S: Serializer>(text: &impl AsRef<OsStr>, to: S) -> Result<S::Ok
 /// # Errors
 /// If it has neither form.
 pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    Text::deserialize(from).map(|text| text.0)
+    OsText::deserialize(from).map(|text| text.0)
 }
 
 /// Several texts.
 pub mod list {
-    use super::{Deserialize, Deserializer, OsStr, OsString, Serializer, Text};
+    use super::{Deserialize, Deserializer, OsStr, OsString, OsText, Serializer};
 
     /// Saves all texts.
     ///
     /// # Errors
     /// Those of `to`.
     pub fn serialize<T: AsRef<OsStr>, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(all.iter().map(Text))
+        to.collect_seq(all.iter().map(OsText))
     }
 
     /// Reads all texts.
@@ -112,13 +112,13 @@ pub mod list {
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Vec<T>, D::Error> {
-        Ok(Vec::<Text<T>>::deserialize(from)?.into_iter().map(|text| text.0).collect())
+        Ok(Vec::<OsText<T>>::deserialize(from)?.into_iter().map(|text| text.0).collect())
     }
 }
 
 /// A text that may be absent.
 pub mod optional {
-    use super::{Deserialize, Deserializer, OsStr, OsString, Serialize, Serializer, Text};
+    use super::{Deserialize, Deserializer, OsStr, OsString, OsText, Serialize, Serializer};
 
     /// Saves the text.
     ///
@@ -128,7 +128,7 @@ pub mod optional {
         one: &Option<T>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        one.as_ref().map(Text).serialize(to)
+        one.as_ref().map(OsText).serialize(to)
     }
 
     /// Reads the text.
@@ -138,7 +138,7 @@ pub mod optional {
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<T>, D::Error> {
-        Ok(Option::<Text<T>>::deserialize(from)?.map(|text| text.0))
+        Ok(Option::<OsText<T>>::deserialize(from)?.map(|text| text.0))
     }
 }
 

@@ -3,7 +3,7 @@
 //! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section holds one function or
 //! one variable. Sizes are bytes.
 
-use crate::trial::Verdict;
+use crate::trial::ArmVerdict;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum PieceKind {
 
 /// Kind of reference from one piece to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reference {
+pub enum PieceReference {
     /// It calls the piece or jumps to it, from one place.
     Call,
     /// It takes the address of the piece or reads it.
@@ -31,11 +31,11 @@ pub enum Reference {
 
 /// A section of an object file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct LinkPiece {
     /// The symbol at its start, or the name of the section if it has none.
     pub name: String,
     pub section: String,
-    /// Index in [`Pieces::objects`].
+    /// Index in [`LinkPieces::objects`].
     pub object: usize,
     pub kind: PieceKind,
     pub bytes: Bytes,
@@ -45,17 +45,17 @@ pub struct Piece {
     pub symbols: usize,
     /// True for a list of functions that run before or after `main`.
     pub is_start_list: bool,
-    /// The pieces that it refers to, as indexes in [`Pieces::all`], with the kind of reference.
-    pub references: Vec<(usize, Reference)>,
+    /// The pieces that it refers to, as indexes in [`LinkPieces::all`], with the kind of reference.
+    pub references: Vec<(usize, PieceReference)>,
 }
 
 /// The sections of all object files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pieces {
+pub struct LinkPieces {
     /// Names of the object files; members of archives as `archive(member)`.
     pub objects: Vec<String>,
     /// The sections of these files.
-    pub all: Vec<Piece>,
+    pub all: Vec<LinkPiece>,
     /// The piece that defines each global symbol.
     pub symbols: HashMap<String, usize>,
     /// Symbols that are referred to and that none of the files defines.
@@ -64,7 +64,7 @@ pub struct Pieces {
 
 /// A function or variable of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Function {
+pub struct BuildSymbol {
     /// Symbol of the function or variable.
     pub name: String,
     /// Other symbols at the same address.
@@ -82,7 +82,7 @@ pub struct Function {
 /// The pieces that are put in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum By {
+pub enum OrderUnit {
     /// Object files, by their code.
     Object,
     Function,
@@ -100,16 +100,16 @@ pub struct LinkOrder {
     pub reached_bytes: Bytes,
     pub all_bytes: Bytes,
     /// Pages of the order in which the files define the pieces, without the pieces that are not reached.
-    pub plain: Paged,
+    pub plain: OrderPages,
     /// Pages of this order.
-    pub packed: Paged,
+    pub packed: OrderPages,
     /// Number of sections with several functions or variables, which no linker can separate.
     pub joined: u64,
 }
 
 /// The pages of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paged {
+pub struct OrderPages {
     /// Number of pages that the pieces take, one after the other.
     pub pages: u64,
     /// Number of pieces no larger than a page that cross the end of one.
@@ -130,7 +130,7 @@ pub struct Workload {
 
 /// The code that a workload touches in one layout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Touched {
+pub struct TouchedCode {
     /// Bytes of the functions that are called.
     pub called_bytes: Bytes,
     /// Number of base pages that hold these functions.
@@ -146,7 +146,7 @@ pub struct Touched {
 pub struct LayoutForecast {
     pub layout: String,
     /// Code that each workload touches.
-    pub touched: Vec<Touched>,
+    pub touched: Vec<TouchedCode>,
     /// Address range of the functions, from the first to the end of the last.
     pub code: Range<u64>,
     /// Addresses of the pages that each workload probably touches, roughly in this order.
@@ -189,7 +189,7 @@ pub struct OrderForecast {
 
 /// Agreement of a build with an order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Conformance {
+pub struct OrderConformance {
     /// Number of names in the order.
     pub names: u64,
     /// Number of these names that the build has.
@@ -223,12 +223,12 @@ pub struct StartSeen {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderCheck {
     /// Agreement of the second build with the order.
-    pub conformance: Conformance,
+    pub conformance: OrderConformance,
     /// Starts of the first build.
     pub before: StartSeen,
     pub after: StartSeen,
     /// Time of the second build compared with the first; absent if it was not measured.
-    pub time: Option<Verdict>,
+    pub time: Option<ArmVerdict>,
 }
 
 impl OrderCheck {
@@ -239,7 +239,7 @@ impl OrderCheck {
     }
 }
 
-impl Conformance {
+impl OrderConformance {
     /// Smallest share of the names that a build must have.
     const LEAST_FOUND: f64 = 0.95;
     /// Smallest share of the neighbours that must be in order.

@@ -35,14 +35,14 @@ pub enum ThpRestriction {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Tool {
+pub enum PipelineTool {
     /// `cat`.
     Cat,
     /// `tee`.
     Tee,
 }
 
-impl Tool {
+impl PipelineTool {
     pub const ALL: [Self; 2] = [Self::Cat, Self::Tee];
 }
 
@@ -84,7 +84,7 @@ impl HugeFile {
 /// An action of the supervising process on the running tree, from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "watch", rename_all = "snake_case")]
-pub enum Watch {
+pub enum WatchAction {
     /// Grow every pipe that the tree creates.
     GrowPipes {
         /// Capacity that pipes grow to.
@@ -126,20 +126,20 @@ impl PoolNeed {
 
 /// Everything that makes an arm different from a plain run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Settings {
+pub struct ArmSettings {
     /// Environment variables.
     pub env: Vec<EnvMerge>,
     pub thp: Option<ThpRestriction>,
     /// CPUs that the tree may run on, by inherited affinity.
     pub cpus: Option<Vec<u32>>,
     /// Actions while the program runs.
-    pub watches: Vec<Watch>,
+    pub watches: Vec<WatchAction>,
     /// Path of a saved working set that is read before the program starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set: Option<String>,
     /// Tools for which the tree finds pagewise's own, in front of PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<Tool>,
+    pub tools: Vec<PipelineTool>,
     /// Options for Java programs, in front of the user's options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_options: Vec<String>,
@@ -154,7 +154,7 @@ pub struct Settings {
     pub folios: Option<PageSize>,
 }
 
-impl Settings {
+impl ArmSettings {
     /// True if nothing is changed.
     #[must_use]
     pub fn is_plain(&self) -> bool {
@@ -189,7 +189,7 @@ impl Settings {
         all.cpus = all.cpus.or_else(|| other.cpus.clone());
         all.watches.extend(other.watches.iter().cloned());
         all.working_set = all.working_set.or_else(|| other.working_set.clone());
-        let more: Vec<Tool> =
+        let more: Vec<PipelineTool> =
             other.tools.iter().copied().filter(|tool| !all.tools.contains(tool)).collect();
         all.tools.extend(more);
         all.jvm_options.extend(other.jvm_options.iter().cloned());
@@ -202,7 +202,7 @@ impl Settings {
 
 /// A remedy with its parameters, ready to try: `name` or `name=parameter`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Dose {
+pub struct RemedyDose {
     /// Name of the remedy.
     #[serde(deserialize_with = "crate::name::of_remedy")]
     pub remedy: String,
@@ -210,16 +210,16 @@ pub struct Dose {
     #[serde(deserialize_with = "crate::name::of_remedy")]
     pub parameter: String,
     /// Effect of the remedy on the program.
-    pub settings: Settings,
+    pub settings: ArmSettings,
 }
 
 /// The doses as one list, in the form that `run --with` takes.
 #[must_use]
-pub fn list(doses: &[Dose]) -> String {
-    doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",")
+pub fn list(doses: &[RemedyDose]) -> String {
+    doses.iter().map(RemedyDose::spec).collect::<Vec<_>>().join(",")
 }
 
-impl Dose {
+impl RemedyDose {
     /// `name` or `name=parameter`, in the form that `run --with` takes.
     #[must_use]
     pub fn spec(&self) -> String {
@@ -233,7 +233,7 @@ impl Dose {
 
 /// A remedy with the answer whether it fits the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Candidate {
+pub struct RemedyCandidate {
     /// Name of the remedy.
     pub remedy: String,
     /// Effect of the remedy, in one sentence.
@@ -243,10 +243,10 @@ pub struct Candidate {
     /// Largest gain that it could bring, as a share (0..1) of wall time; 0 if it does not fit.
     pub ceiling_share: f64,
     /// Doses to try; empty if it does not fit.
-    pub doses: Vec<Dose>,
+    pub doses: Vec<RemedyDose>,
 }
 
-impl Candidate {
+impl RemedyCandidate {
     /// True if there is a dose to try.
     #[must_use]
     pub fn fits(&self) -> bool {
@@ -267,7 +267,7 @@ pub struct ContainerLines {
 
 /// Instructions to keep a remedy and to undo it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Receipt {
+pub struct RemedyReceipt {
     /// Command that starts the program with the remedy.
     pub command: String,
     /// Environment lines (`export NAME=value`), if the environment alone applies the remedy.

@@ -28,7 +28,7 @@ pub struct TransferPoint {
 
 /// Prices of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Prices {
+pub struct PagePrices {
     /// First touch of one anonymous base page: entry, allocation, zeroing and mapping, with its share of
     /// unmapping and freeing. The host already backs the memory.
     pub anon_fault_ns: Measured,

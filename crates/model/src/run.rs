@@ -4,23 +4,23 @@
 //! `schema` is raised when a reader of the former version would misread a file. Readers refuse newer schemas
 //! by number and accept unknown keys.
 
-use crate::body::{self, Body};
-use crate::bounded::Document;
+use crate::body::{self, RunBody};
+use crate::bounded::BoundedDocument;
 use crate::conditions::FileMark;
 use crate::diagnosis::Diagnosis;
 use crate::former;
-use crate::look::Look;
+use crate::look::LookFindings;
 use crate::machine::Machine;
 use crate::measured::Fact;
 use crate::memory_account::MemoryAccount;
-use crate::plan::{Candidate, Dose, Receipt};
+use crate::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
 use crate::pool::HugePool;
-use crate::price::Prices;
-use crate::service::Service;
-use crate::spec::{ServiceSpec, Spec, StdoutTo};
+use crate::price::PagePrices;
+use crate::service::TunedService;
+use crate::spec::{ServiceSpec, SessionSpec, StdoutTarget};
 use crate::trial::Experiment;
 use crate::units::Nanos;
-use crate::usage::Usage;
+use crate::usage::ProgramUsage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ pub struct OutputCheck {
 /// The outcome of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SessionOutcome {
     /// At least one remedy is proven.
     Proven {
         /// Arms to keep, best first.
@@ -94,7 +94,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Outcome {
+impl SessionOutcome {
     /// The best arm that is proven or likely.
     #[must_use]
     pub fn best(&self) -> Option<&str> {
@@ -105,9 +105,9 @@ impl Outcome {
     }
 }
 
-/// A saved run. Read it with [`Run::from_json`]; other readers leave out its body.
+/// A saved run. Read it with [`SavedRun::from_json`]; other readers leave out its body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Run {
+pub struct SavedRun {
     /// Version of this format.
     pub schema: u32,
     /// Version of pagewise that made the run.
@@ -132,41 +132,41 @@ pub struct Run {
     pub environment: Vec<(String, String)>,
     pub machine: Option<Machine>,
     /// Unit prices of the session.
-    pub prices: Option<Prices>,
+    pub prices: Option<PagePrices>,
     /// The pool of reserved huge pages by which remedies were chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Fact<HugePool>>,
-    pub look: Option<Look>,
+    pub look: Option<LookFindings>,
     pub diagnosis: Option<Diagnosis>,
     /// All remedies, whether they fit or not.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<RemedyCandidate>,
     /// Comparisons of outputs.
     pub output_checks: Vec<OutputCheck>,
     /// The doses of each arm that was run.
     #[serde(deserialize_with = "crate::name::by_arm")]
-    pub doses: Vec<(String, Vec<Dose>)>,
+    pub doses: Vec<(String, Vec<RemedyDose>)>,
     pub experiment: Option<Experiment>,
     /// The service that was tuned under its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service: Option<Service>,
+    pub service: Option<TunedService>,
     /// Instructions to keep the proven remedy.
-    pub receipt: Option<Receipt>,
+    pub receipt: Option<RemedyReceipt>,
     /// The part of the result that depends on the command.
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
-    pub body: Option<Body>,
+    pub body: Option<RunBody>,
     /// Memory of the program, from `profile --memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryAccount>,
     /// The user's request to `tune`, `ab` or `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<Spec>,
+    pub spec: Option<SessionSpec>,
     /// The program's files, its input and the files that its arguments name. Files that changed during the
     /// session are left out, because the program writes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileMark>,
     /// Outcome of the session.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<SessionOutcome>,
     /// Warnings that the reader must know.
     pub warnings: Vec<String>,
 }
@@ -194,7 +194,7 @@ pub enum RunError {
     },
 }
 
-impl Run {
+impl SavedRun {
     /// An empty run of `kind`.
     #[must_use]
     pub fn new(kind: RunKind, id: String, started_unix_ns: u64, command: Vec<String>) -> Self {
@@ -232,9 +232,9 @@ impl Run {
     /// Runs of the program without remedies, one at a time: those of the experiment if there were enough,
     /// else also those of the look.
     #[must_use]
-    pub fn plain_runs(&self) -> Vec<Usage> {
+    pub fn plain_runs(&self) -> Vec<ProgramUsage> {
         let raced = self.experiment.iter().flat_map(|e| e.points_in(&e.design.control, false));
-        let raced: Vec<Usage> = raced.map(|point| point.usage.clone()).collect();
+        let raced: Vec<ProgramUsage> = raced.map(|point| point.usage.clone()).collect();
         let is_at_once = self.experiment.iter().any(|e| e.is_at_once(&e.design.control));
         match &self.look {
             Some(look) if raced.is_empty() || is_at_once => {
@@ -251,11 +251,11 @@ impl Run {
     /// [`RunError::Older`] for another schema.
     pub fn from_json(text: &[u8]) -> Result<Self, RunError> {
         #[derive(Deserialize)]
-        struct Head {
+        struct SavedRunHead {
             schema: u32,
             experiment: Option<serde::de::IgnoredAny>,
         }
-        let head: Head = serde_json::from_slice(text).map_err(|e| {
+        let head: SavedRunHead = serde_json::from_slice(text).map_err(|e| {
             if e.is_syntax() && (e.line(), e.column()) == (1, 1) {
                 RunError::NotJson
             } else {
@@ -270,7 +270,7 @@ impl Run {
         if !is_readable {
             return Err(RunError::Older { found: head.schema });
         }
-        let document = Document::new(text);
+        let document = BoundedDocument::new(text);
         let mut run: Self = document.read()?;
         run.body = body::of(&document)?;
         if head.schema < SCHEMA {
@@ -283,7 +283,7 @@ impl Run {
     /// True if the session can be continued, as far as the run itself shows.
     #[must_use]
     pub fn can_continue(&self) -> bool {
-        let is_repeatable = self.spec.as_ref().is_some_and(Spec::is_repeatable);
+        let is_repeatable = self.spec.as_ref().is_some_and(SessionSpec::is_repeatable);
         self.kind == RunKind::Tune && is_repeatable && !self.files.is_empty()
     }
 
@@ -295,7 +295,7 @@ impl Run {
 
     /// Destination of standard output in timed runs; absent if it was that of the caller.
     #[must_use]
-    pub fn stdout(&self) -> Option<StdoutTo> {
+    pub fn stdout(&self) -> Option<StdoutTarget> {
         self.spec.as_ref().filter(|spec| spec.service.is_none()).map(|spec| spec.stdout)
     }
 
@@ -311,7 +311,7 @@ impl Run {
 
     /// The remedies of an arm; none if the arm is a command of the user.
     #[must_use]
-    pub fn doses_of(&self, arm: &str) -> Option<&[Dose]> {
+    pub fn doses_of(&self, arm: &str) -> Option<&[RemedyDose]> {
         self.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| &doses[..])
     }
 
@@ -328,25 +328,28 @@ mod tests {
 
     #[test]
     fn round_trip_and_newer_schema() {
-        let run = Run::new(RunKind::Tune, "x".into(), 1, vec!["true".into()]);
-        assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+        let run = SavedRun::new(RunKind::Tune, "x".into(), 1, vec!["true".into()]);
+        assert_eq!(SavedRun::from_json(run.to_json().as_bytes()).unwrap(), run);
         let newer = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 99");
-        assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
+        assert!(matches!(
+            SavedRun::from_json(newer.as_bytes()),
+            Err(RunError::Newer { found: 99 })
+        ));
         for found in [1, 2] {
             let older = newer.replace("99", &found.to_string());
-            let error = Run::from_json(older.as_bytes()).unwrap_err();
+            let error = SavedRun::from_json(older.as_bytes()).unwrap_err();
             assert!(matches!(error, RunError::Older { found: f } if f == found), "{error}");
             assert!(error.to_string().contains("run the command again"), "{error}");
         }
-        assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
+        assert!(matches!(SavedRun::from_json(b"{}"), Err(RunError::Form(_))));
     }
 
     #[test]
     fn runs_of_schema_3_without_an_experiment_are_read() {
-        let run = Run::new(RunKind::Profile, "x".into(), 1, vec!["true".into()]);
+        let run = SavedRun::new(RunKind::Profile, "x".into(), 1, vec!["true".into()]);
         let former = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 3");
-        assert!(Run::from_json(former.as_bytes()).is_ok());
+        assert!(SavedRun::from_json(former.as_bytes()).is_ok());
         let tried = former.replace("\"experiment\": null", "\"experiment\": {}");
-        assert!(matches!(Run::from_json(tried.as_bytes()), Err(RunError::Older { found: 3 })));
+        assert!(matches!(SavedRun::from_json(tried.as_bytes()), Err(RunError::Older { found: 3 })));
     }
 }

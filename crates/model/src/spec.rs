@@ -1,11 +1,11 @@
 //! The user's request for a session. It is saved word for word, so that the session can be continued, checked
 //! again, and run on other hosts.
 
-use crate::guard::Guard;
+use crate::guard::ArmGuard;
 use crate::os_text::{self, OsTextSchema};
-use crate::plan::Dose;
-use crate::service::Mode;
-use crate::trial::Quantity;
+use crate::plan::RemedyDose;
+use crate::service::ServiceMode;
+use crate::trial::ComparedQuantity;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The whole request for a session of `tune`, `ab` or `bench text -- COMMAND`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Spec {
+pub struct SessionSpec {
     /// The program and its arguments; for a service, those of the server.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
@@ -24,9 +24,9 @@ pub struct Spec {
     #[schemars(with = "OsTextSchema")]
     pub directory: PathBuf,
     /// Source of standard input in each run.
-    pub input: Input,
+    pub input: StdinSource,
     /// Destination of standard output in timed runs.
-    pub stdout: StdoutTo,
+    pub stdout: StdoutTarget,
     /// Files that the program writes, compared between arms.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
@@ -42,13 +42,13 @@ pub struct Spec {
     /// True to stop after the advice.
     pub advise: bool,
     /// Doses to try exclusively, whether they fit or not.
-    pub only: Option<Vec<Dose>>,
+    pub only: Option<Vec<RemedyDose>>,
     /// Arms that the user added.
     pub own_arms: Vec<OwnArm>,
     /// The quantity that decides.
-    pub quantity: Quantity,
+    pub quantity: ComparedQuantity,
     /// Bounds that an arm must keep, whatever it gains.
-    pub guards: Vec<Guard>,
+    pub guards: Vec<ArmGuard>,
     /// True to make one run at a time, even if runs at the same time would answer sooner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
@@ -60,15 +60,15 @@ pub struct Spec {
     pub service: Option<ServiceSpec>,
 }
 
-impl Spec {
+impl SessionSpec {
     /// A session of `command` in this directory, without options.
     #[must_use]
     pub const fn new(command: Vec<OsString>, directory: PathBuf, seed: u64) -> Self {
         Self {
             command,
             directory,
-            input: Input::Null,
-            stdout: StdoutTo::Pipe,
+            input: StdinSource::Null,
+            stdout: StdoutTarget::Pipe,
             outputs: Vec::new(),
             rerun_safe: false,
             prepare: None,
@@ -77,7 +77,7 @@ impl Spec {
             advise: false,
             only: None,
             own_arms: Vec::new(),
-            quantity: Quantity::Time,
+            quantity: ComparedQuantity::Time,
             guards: Vec::new(),
             in_turn: false,
             budget_ns: None,
@@ -139,7 +139,7 @@ pub enum ServerSpec {
         /// Most time for a server to end.
         stop_within_ns: Nanos,
         /// Mode of comparison; none for the mode that fits.
-        mode: Option<Mode>,
+        mode: Option<ServiceMode>,
     },
     /// One server runs already.
     Running { pid: i32 },
@@ -150,7 +150,7 @@ pub enum ServerSpec {
 #[serde(rename_all = "lowercase")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum StdoutTo {
+pub enum StdoutTarget {
     /// /dev/null, for which some programs do no work.
     Null,
     /// A pipe that is read at once.
@@ -163,7 +163,7 @@ pub enum StdoutTo {
 /// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Input {
+pub enum StdinSource {
     /// /dev/null.
     Null,
     /// A file, opened for each start.
@@ -182,7 +182,7 @@ pub enum Input {
         path: Option<PathBuf>,
     },
     /// A stand-in: the standard input of pagewise can be read only once.
-    Ended(Once),
+    Ended(OneTimeInput),
     /// The standard input of pagewise itself.
     Inherit,
 }
@@ -190,7 +190,7 @@ pub enum Input {
 /// Kinds of input that can be read only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Once {
+pub enum OneTimeInput {
     Pipe,
     /// A socket that carries a stream.
     Stream,
@@ -203,7 +203,7 @@ pub enum Once {
 /// The standard input of this process as a path.
 pub const OWN_INPUT: &str = "/proc/self/fd/0";
 
-impl Once {
+impl OneTimeInput {
     /// Description in words.
     #[must_use]
     pub const fn what(self) -> &'static str {
@@ -214,7 +214,7 @@ impl Once {
     }
 }
 
-impl Input {
+impl StdinSource {
     /// A path by which the user's own start has the same input.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

@@ -6,7 +6,7 @@
 //! congruent: they have the same remainder by the size of a huge page. The page cache holds that part of the
 //! file in one folio. Addresses of files are those of their program headers.
 
-use crate::cache::CachedFile;
+use crate::cache::FileCacheReport;
 use crate::measured::Fact;
 use crate::units::Bytes;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Choice of the base of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Placement {
+pub enum ImagePlacement {
     /// At the addresses in its headers (`ET_EXEC`).
     Fixed,
     /// By the kernel at random, at a multiple of its largest alignment: a position-independent program with
@@ -30,7 +30,7 @@ pub enum Placement {
 
 /// A part of an ELF file that is loaded (`PT_LOAD`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Segment {
+pub struct LoadSegment {
     /// Offset in the file at which it begins.
     pub offset_bytes: Bytes,
     pub address: u64,
@@ -46,11 +46,11 @@ pub struct Segment {
 
 /// Mapping of an ELF file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Layout {
+pub struct ElfLayout {
     /// Choice of the base of the image.
-    pub placement: Placement,
+    pub placement: ImagePlacement,
     /// Parts of the file, by address.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<LoadSegment>,
 }
 
 /// The kind of a piece of an image.
@@ -60,7 +60,7 @@ pub struct Layout {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum AreaKind {
+pub enum TextAreaKind {
     /// Executable code.
     Text,
     /// Data that is neither executable nor writable.
@@ -71,7 +71,7 @@ pub enum AreaKind {
 /// The state of a piece of an image: on a huge page, or why not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Standing {
+pub enum HugeStanding {
     /// Mapped by one entry. For a file that is not running: it will be.
     Huge,
     /// The cache holds this part in smaller folios, or only some of it.
@@ -119,25 +119,25 @@ pub enum Standing {
 
 /// One slot, or the part of it in a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Piece {
+pub struct TextPiece {
     pub address: u64,
     /// Offset in the file at which it begins.
     pub offset_bytes: Bytes,
     pub length_bytes: Bytes,
     /// Huge, or the reason why not.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: HugeStanding,
 }
 
 /// One mapping of text or read-only data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Area {
-    pub kind: AreaKind,
+pub struct TextArea {
+    pub kind: TextAreaKind,
     /// Pieces of the mapping, by address.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TextPiece>,
 }
 
-impl Area {
+impl TextArea {
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.pieces.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes)
@@ -146,20 +146,20 @@ impl Area {
     /// Bytes on huge pages.
     #[must_use]
     pub fn huge(&self) -> Bytes {
-        let huge = self.pieces.iter().filter(|piece| piece.standing == Standing::Huge);
+        let huge = self.pieces.iter().filter(|piece| piece.standing == HugeStanding::Huge);
         huge.fold(Bytes(0), |sum, piece| sum + piece.length_bytes)
     }
 }
 
 /// Bytes of text and of read-only data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Coverage {
+pub struct TextCoverage {
     pub text_bytes: Bytes,
     /// Bytes of read-only data.
     pub read_only_bytes: Bytes,
 }
 
-impl Coverage {
+impl TextCoverage {
     /// Bytes of both together.
     #[must_use]
     pub fn sum(&self) -> Bytes {
@@ -172,7 +172,7 @@ impl Coverage {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Method {
+pub enum TextMethod {
     /// Its page cache is filled again in huge folios; the file does not change.
     Warm,
     /// The same, and segments are aligned to huge pages (`p_align`) if their addresses and offsets are
@@ -183,45 +183,45 @@ pub enum Method {
     Merged,
 }
 
-impl Method {
+impl TextMethod {
     /// All methods, the least intrusive first.
     pub const ALL: [Self; 3] = [Self::Warm, Self::Aligned, Self::Merged];
 }
 
 /// The result of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Reach {
-    pub method: Method,
+pub struct MethodReach {
+    pub method: TextMethod,
     /// Bytes on huge pages with the method.
-    pub huge: Coverage,
+    pub huge: TextCoverage,
 }
 
 /// An ELF file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextFile {
     /// Its page cache, and the result of warming it.
-    pub cache: CachedFile,
+    pub cache: FileCacheReport,
     /// Its mapping.
-    pub layout: Layout,
+    pub layout: ElfLayout,
     /// Size of its text and read-only data.
-    pub size: Coverage,
+    pub size: TextCoverage,
     /// Its mappings in a process that starts now.
-    pub areas: Vec<Area>,
+    pub areas: Vec<TextArea>,
     /// The result of each method.
-    pub reach: Vec<Reach>,
+    pub reach: Vec<MethodReach>,
 }
 
 impl TextFile {
     /// Bytes on huge pages in a process that starts now.
     #[must_use]
-    pub fn huge(&self) -> Coverage {
-        coverage(&self.areas, Area::huge)
+    pub fn huge(&self) -> TextCoverage {
+        coverage(&self.areas, TextArea::huge)
     }
 
     /// Bytes on huge pages once the file is warmed.
     #[must_use]
-    pub fn warmed(&self) -> Coverage {
-        let warm = self.reach.iter().find(|reach| reach.method == Method::Warm);
+    pub fn warmed(&self) -> TextCoverage {
+        let warm = self.reach.iter().find(|reach| reach.method == TextMethod::Warm);
         warm.map(|reach| reach.huge).unwrap_or_default()
     }
 }
@@ -231,33 +231,33 @@ impl TextFile {
 pub struct MappedFile {
     pub path: String,
     /// Mappings of the file.
-    pub areas: Vec<Area>,
+    pub areas: Vec<TextArea>,
     /// Bytes that would be huge if the file were warmed and the process started again at the same addresses.
-    pub after_warm: Coverage,
+    pub after_warm: TextCoverage,
 }
 
 impl MappedFile {
     /// Size of text and read-only data.
     #[must_use]
-    pub fn size(&self) -> Coverage {
-        coverage(&self.areas, Area::size)
+    pub fn size(&self) -> TextCoverage {
+        coverage(&self.areas, TextArea::size)
     }
 
     /// Bytes on huge pages.
     #[must_use]
-    pub fn huge(&self) -> Coverage {
-        coverage(&self.areas, Area::huge)
+    pub fn huge(&self) -> TextCoverage {
+        coverage(&self.areas, TextArea::huge)
     }
 }
 
 /// Sum over areas of the bytes that `part` gives, by kind.
 #[must_use]
-pub fn coverage(areas: &[Area], part: impl Fn(&Area) -> Bytes) -> Coverage {
+pub fn coverage(areas: &[TextArea], part: impl Fn(&TextArea) -> Bytes) -> TextCoverage {
     let of = |kind| {
         let areas = areas.iter().filter(|area| area.kind == kind);
         areas.fold(Bytes(0), |sum, area| sum + part(area))
     };
-    Coverage { text_bytes: of(AreaKind::Text), read_only_bytes: of(AreaKind::ReadOnly) }
+    TextCoverage { text_bytes: of(TextAreaKind::Text), read_only_bytes: of(TextAreaKind::ReadOnly) }
 }
 
 /// Huge pages of the whole machine, from `/proc/meminfo`.
@@ -287,8 +287,8 @@ pub struct SlotSeen {
 
 /// Readings of a mapping of a file in a process.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MappingSeen {
-    pub kind: AreaKind,
+pub struct TextMappingSeen {
+    pub kind: TextAreaKind,
     /// First address of the mapping.
     pub start: u64,
     /// Address after the last one.

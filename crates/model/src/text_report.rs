@@ -2,9 +2,9 @@
 //! sums over processes.
 
 use crate::collapse::CollapsedProcess;
-use crate::fold::Folded;
+use crate::fold::FoldReport;
 use crate::heap::HeapArea;
-use crate::text::{Area, Coverage, HugeTotals, MappedFile, TextFile, coverage};
+use crate::text::{HugeTotals, MappedFile, TextArea, TextCoverage, TextFile, coverage};
 use crate::text_system::TextSystem;
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub struct ExplainedProcess {
     pub files: Vec<MappedFile>,
     /// Its executable memory without a file: generated code.
     #[serde(default)]
-    pub generated: Vec<Area>,
+    pub generated: Vec<TextArea>,
     /// Its writable memory without a file.
     #[serde(default)]
     pub heap: Vec<HeapArea>,
@@ -31,16 +31,20 @@ impl ExplainedProcess {
     /// Bytes of text, in files and generated.
     #[must_use]
     pub fn text(&self) -> Bytes {
-        self.sum(MappedFile::size, Area::size)
+        self.sum(MappedFile::size, TextArea::size)
     }
 
     /// Bytes of text on huge pages.
     #[must_use]
     pub fn huge(&self) -> Bytes {
-        self.sum(MappedFile::huge, Area::huge)
+        self.sum(MappedFile::huge, TextArea::huge)
     }
 
-    fn sum(&self, file: impl Fn(&MappedFile) -> Coverage, area: impl Fn(&Area) -> Bytes) -> Bytes {
+    fn sum(
+        &self,
+        file: impl Fn(&MappedFile) -> TextCoverage,
+        area: impl Fn(&TextArea) -> Bytes,
+    ) -> Bytes {
         let files = self.files.iter().fold(Bytes(0), |sum, each| sum + file(each).text_bytes);
         files + coverage(&self.generated, area).text_bytes
     }
@@ -113,7 +117,7 @@ pub enum TextReport {
         /// Size of a huge page.
         slot_bytes: PageSize,
         /// The copy.
-        folded: Box<Folded>,
+        folded: Box<FoldReport>,
     },
     /// Text of a running process that was put on huge pages from outside.
     Collapse {

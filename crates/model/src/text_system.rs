@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::FromRepr, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 #[repr(u64)]
-pub enum Mode {
+pub enum HugetextMode {
     /// None. Code that is on huge pages stays there.
     #[strum(serialize = "no code; what is on huge pages stays there")]
     Off,
@@ -31,7 +31,7 @@ pub enum Mode {
     Both,
 }
 
-impl Mode {
+impl HugetextMode {
     /// Number of the mode, 0 to 3.
     #[must_use]
     pub const fn number(self) -> u64 {
@@ -58,7 +58,7 @@ impl Mode {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)] // its file under `/sys/kernel/mm/transparent_hugepage`
 #[strum(const_into_str)]
-pub enum Setting {
+pub enum HugetextSetting {
     /// The code that hugetext covers.
     #[strum(serialize = "hugetext_enabled")]
     Mode,
@@ -69,8 +69,8 @@ pub enum Setting {
 
 /// A setting that was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
-    pub setting: Setting,
+pub struct HugetextChange {
+    pub setting: HugetextSetting,
     pub before: u64,
     /// Value that the kernel reports now.
     pub after: u64,
@@ -81,14 +81,14 @@ pub struct Change {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr)] // as a user types it
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Cleaner {
+pub enum HugePageCleaner {
     /// Drop the page cache (`drop_caches`).
     Caches,
     /// Split every huge page (`split_huge_pages`).
     Split,
 }
 
-impl Cleaner {
+impl HugePageCleaner {
     pub const ALL: [Self; 2] = [Self::Caches, Self::Split];
 
     #[must_use]
@@ -115,24 +115,24 @@ impl Cleaner {
 
 /// An action that removes huge pages, and whether this account can use it here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Offered {
-    pub cleaner: Cleaner,
+pub struct OfferedCleaner {
+    pub cleaner: HugePageCleaner,
     /// True if it may be used; missing if that is unknown.
     pub may_write: Fact<bool>,
 }
 
 /// The settings of hugetext.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Hugetext {
+pub struct HugetextState {
     /// The code that hugetext covers.
-    pub mode: Fact<Mode>,
+    pub mode: Fact<HugetextMode>,
     /// Bytes in a last slot from which the slot is filled up.
     pub pad_threshold_bytes: Fact<Bytes>,
 }
 
 /// The pace of khugepaged, which does the work of hugetext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Pace {
+pub struct KhugepagedPace {
     /// Bytes that it scans in a round.
     pub round_bytes: Bytes,
     /// Time that it sleeps between two rounds.
@@ -143,18 +143,18 @@ pub struct Pace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextSystem {
     /// Settings of hugetext; absent if the kernel has none.
-    pub hugetext: Option<Hugetext>,
+    pub hugetext: Option<HugetextState>,
     /// Mode that the kernel was started with (`hugetext=`).
-    pub boot_mode: Option<Mode>,
+    pub boot_mode: Option<HugetextMode>,
     /// True if the kernel collapses text of files (`MADV_COLLAPSE`, READ_ONLY_THP_FOR_FS).
     pub collapses_files: Fact<bool>,
     /// Pace of khugepaged.
-    pub pace: Fact<Pace>,
+    pub pace: Fact<KhugepagedPace>,
     /// Actions that remove huge pages.
-    pub cleaners: Vec<Offered>,
+    pub cleaners: Vec<OfferedCleaner>,
     /// Settings that were changed.
-    pub changes: Vec<Change>,
-    pub cleaned: Option<Cleaner>,
+    pub changes: Vec<HugetextChange>,
+    pub cleaned: Option<HugePageCleaner>,
     /// Files that were brought onto huge pages instead.
     pub files: Vec<TextFile>,
     /// Processes whose generated code was put on huge pages instead.
@@ -182,11 +182,13 @@ mod tests {
     #[test]
     fn modes_are_numbers() {
         for number in 0..4 {
-            assert_eq!(Mode::from_repr(number).map(Mode::number), Some(number));
+            assert_eq!(HugetextMode::from_repr(number).map(HugetextMode::number), Some(number));
         }
-        assert_eq!(Mode::from_repr(4), None);
-        let parts = |mode: Mode| (mode.has_files(), mode.has_generated());
-        let all = [Mode::Off, Mode::Files, Mode::Generated, Mode::Both].map(parts);
+        assert_eq!(HugetextMode::from_repr(4), None);
+        let parts = |mode: HugetextMode| (mode.has_files(), mode.has_generated());
+        let all =
+            [HugetextMode::Off, HugetextMode::Files, HugetextMode::Generated, HugetextMode::Both]
+                .map(parts);
         assert_eq!(all, [(false, false), (true, false), (false, true), (true, true)]);
     }
 }

@@ -73,7 +73,7 @@ pub struct TopHost {
 
 /// One sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Top {
+pub struct TopSample {
     pub interval_ns: Nanos,
     /// Number of processes at its end.
     pub processes: u32,

@@ -1,18 +1,18 @@
 //! Measurements and conclusions of an experiment.
 
-use crate::guard::{Guard, Guarded};
+use crate::guard::{ArmGuard, GuardFinding};
 use crate::units::{Bytes, Nanos};
-use crate::usage::Usage;
+use crate::usage::ProgramUsage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One timed run of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct ArmRun {
     /// Name of the arm.
     pub arm: String,
     /// Resource usage of the run.
-    pub usage: Usage,
+    pub usage: ProgramUsage,
     /// The mechanism's own kernel counter over this run (huge faults, pipes grown, ...); absent if the arm
     /// has none.
     pub mechanism: Option<u64>,
@@ -29,22 +29,22 @@ pub struct Point {
 
 /// One block: the control and each arm still in the race, equally often, in random order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Block {
+pub struct ExperimentBlock {
     /// True if its runs started together and shared CPUs. Their CPU times are compared; their wall times mean
     /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
     /// Points in the order in which they were run.
-    pub points: Vec<Point>,
+    pub points: Vec<ArmRun>,
     /// State of the machine during the block.
-    pub weather: Weather,
+    pub weather: SystemLoad,
     /// Why the block does not count; absent if it counts.
     pub dropped: Option<String>,
 }
 
 /// State of the machine during a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Weather {
+pub struct SystemLoad {
     /// CPU time that the hypervisor stole during the block.
     pub steal_ns: Nanos,
     /// Share (0..1) of the block in which some task waited for a CPU (pressure stall information).
@@ -58,7 +58,7 @@ pub struct Weather {
 /// The word of a verdict, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum VerdictWord {
     /// A gain is proven: keep it.
     Keep,
     /// A gain over 1% is at least 90% sure, with the choice among the arms taken into account.
@@ -77,7 +77,7 @@ pub enum Word {
 
 /// A time ratio (arm / control; below 1 is faster) with the bounds of its 95% interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
+pub struct TimeRatio {
     /// Estimate of the ratio.
     pub ratio: f64,
     /// Lower bound of the interval.
@@ -88,7 +88,7 @@ pub struct Ratio {
 
 /// The effect of an arm compared with the control, as time ratios (arm / control; below 1 is faster).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Effect {
+pub struct ArmEffect {
     /// Estimate of the ratio, from the mean of the logarithms, block by block.
     pub ratio: f64,
     /// Lower bound of its 95% interval, which holds whenever the experiment stops.
@@ -111,29 +111,29 @@ pub struct Effect {
     /// Number of runs of the control beside them.
     pub control_runs: u32,
     /// Ratio after the host's time is subtracted from each run; present if that time differs between the two.
-    pub without_host: Option<Ratio>,
+    pub without_host: Option<TimeRatio>,
     /// Ratio of the plain times; present if times were corrected by the cost of a load from memory during
     /// each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uncorrected: Option<Ratio>,
+    pub uncorrected: Option<TimeRatio>,
     /// True if the ratio is of CPU time, from runs that shared CPUs with those of the control.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
     /// Ratio of wall time from a few runs of such an arm that were made one at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alone: Option<Ratio>,
+    pub alone: Option<TimeRatio>,
 }
 
 /// The verdict on an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Verdict {
+pub struct ArmVerdict {
     /// Name of the arm.
     pub arm: String,
-    pub word: Word,
+    pub word: VerdictWord,
     /// Reason in one sentence.
     pub why: String,
     /// Effect on wall time; absent if there are no runs.
-    pub effect: Option<Effect>,
+    pub effect: Option<ArmEffect>,
     /// Smallest share (of 2, 3, 4 and 5%) above which a gain is ruled out; absent if none is.
     pub no_gain_above_share: Option<f64>,
     /// Smallest of these shares above which a loss is ruled out; absent if none is.
@@ -155,7 +155,7 @@ pub struct Verdict {
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::IntoStaticStr)] // as a user types it
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Quantity {
+pub enum ComparedQuantity {
     /// Wall time of a run.
     #[default]
     Time,
@@ -172,7 +172,7 @@ pub enum Quantity {
     Memory,
 }
 
-impl Quantity {
+impl ComparedQuantity {
     /// Noun for a sentence, after "less" or "more".
     #[must_use]
     pub const fn noun(self) -> &'static str {
@@ -189,13 +189,13 @@ impl Quantity {
 
 /// The design of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Design {
+pub struct ExperimentDesign {
     /// The quantity that decides.
     #[serde(default)]
-    pub quantity: Quantity,
+    pub quantity: ComparedQuantity,
     /// Bounds that an arm must keep, whatever it gains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub guards: Vec<Guard>,
+    pub guards: Vec<ArmGuard>,
     /// Seed of the random orders.
     pub seed: u64,
     /// Time for the whole session.
@@ -226,14 +226,14 @@ pub struct TimeAndMemory {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// Design of the experiment.
-    pub design: Design,
+    pub design: ExperimentDesign,
     /// Blocks, including unfinished ones.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ExperimentBlock>,
     /// A verdict for each arm.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<ArmVerdict>,
     /// Result of each guard for each arm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub guarded: Vec<Guarded>,
+    pub guarded: Vec<GuardFinding>,
     /// Time and memory of each arm that ran, the control first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub time_and_memory: Vec<TimeAndMemory>,
@@ -255,7 +255,7 @@ pub fn is_open(low: f64, high: f64) -> bool {
     low <= 0.1 && high >= 10.0
 }
 
-impl Effect {
+impl ArmEffect {
     /// True if the effect was measured. A single run, or an open interval, shows nothing about an arm.
     #[must_use]
     pub fn is_measured(&self) -> bool {
@@ -266,17 +266,22 @@ impl Effect {
 impl Experiment {
     /// The quantity by which its arms are compared: CPU time if runs were made at the same time.
     #[must_use]
-    pub fn compared(&self) -> Quantity {
-        let at_once = |verdict: &Verdict| verdict.effect.as_ref().is_some_and(|one| one.at_once);
+    pub fn compared(&self) -> ComparedQuantity {
+        let at_once = |verdict: &ArmVerdict| verdict.effect.as_ref().is_some_and(|one| one.at_once);
         match self.design.quantity {
-            Quantity::Time if self.verdicts.iter().any(at_once) => Quantity::Cpu,
+            ComparedQuantity::Time if self.verdicts.iter().any(at_once) => ComparedQuantity::Cpu,
             other => other,
         }
     }
 
     /// Points of one arm in the blocks that count, from runs at the same time or one at a time.
-    pub fn points_in<'a>(&'a self, arm: &'a str, at_once: bool) -> impl Iterator<Item = &'a Point> {
-        let counts = move |block: &&Block| block.dropped.is_none() && block.at_once == at_once;
+    pub fn points_in<'a>(
+        &'a self,
+        arm: &'a str,
+        at_once: bool,
+    ) -> impl Iterator<Item = &'a ArmRun> {
+        let counts =
+            move |block: &&ExperimentBlock| block.dropped.is_none() && block.at_once == at_once;
         let points = self.blocks.iter().filter(counts).flat_map(|block| &block.points);
         points.filter(move |point| point.arm == arm)
     }
@@ -288,7 +293,7 @@ impl Experiment {
     }
 
     /// Points of one arm in the blocks that count.
-    pub fn points_of<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a Point> {
+    pub fn points_of<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a ArmRun> {
         let counting = self.blocks.iter().filter(|block| block.dropped.is_none());
         counting.flat_map(|block| &block.points).filter(move |point| point.arm == arm)
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The speed of CPU and memory during a run, sampled by threads of pagewise beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Speed {
+pub struct MachineSpeed {
     /// Time of one round of arithmetic in registers, in nanoseconds.
     pub round_ns: f64,
     /// Time of one load from memory that depends on the previous one, in nanoseconds.
@@ -17,13 +17,13 @@ pub struct Speed {
 /// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum ProgramEnd {
     /// By `exit` with this status (0..=255).
     Exited(i32),
     Signaled(i32),
 }
 
-impl Ended {
+impl ProgramEnd {
     /// True for exit status 0.
     #[must_use]
     pub const fn success(self) -> bool {
@@ -39,7 +39,7 @@ impl Ended {
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for ProgramEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exited(status) => write!(f, "exit status {status}"),
@@ -72,7 +72,7 @@ pub struct MemoryUse {
 /// includes reaped children). Not included: descendants that outlive the program, and work of kernel threads
 /// for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Usage {
+pub struct ProgramUsage {
     /// Time from the moment the program may start to its end.
     pub wall_ns: Nanos,
     /// CPU time in user mode.
@@ -101,17 +101,17 @@ pub struct Usage {
     pub device_read_bytes: Option<Bytes>,
     /// Speed of CPU and memory during the run; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speed: Option<Speed>,
+    pub speed: Option<MachineSpeed>,
     /// Memory of all processes together; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
     /// Time for which its processes were ready to run while others had the CPU; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_ns: Option<Nanos>,
-    pub ended: Ended,
+    pub ended: ProgramEnd,
 }
 
-impl Usage {
+impl ProgramUsage {
     /// Most memory that its processes held together: the largest sample. If there was no sample, or it missed
     /// the peak, the peak of the largest process.
     #[must_use]
@@ -130,7 +130,7 @@ impl Usage {
 
 /// The median of one figure over `runs`; `None` without runs.
 #[must_use]
-pub fn typical(runs: &[Usage], of: impl Fn(&Usage) -> u64) -> Option<f64> {
+pub fn typical(runs: &[ProgramUsage], of: impl Fn(&ProgramUsage) -> u64) -> Option<f64> {
     let values: Vec<f64> = runs.iter().map(|run| of(run) as f64).collect();
     median(&values)
 }

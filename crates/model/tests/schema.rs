@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use boon::{Compiler, Schemas};
-use pagewise_model::run::{Run, RunKind, SCHEMA};
-use pagewise_model::spec::Spec;
+use pagewise_model::run::{RunKind, SCHEMA, SavedRun};
+use pagewise_model::spec::SessionSpec;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn published() -> PathBuf {
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    let (file, schema) = (published(), Run::json_schema());
+    let (file, schema) = (published(), SavedRun::json_schema());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&file, &schema).unwrap();
     }
@@ -24,14 +24,14 @@ fn the_published_schema_is_that_of_the_types() {
 /// The objection of the schema to a document; `None` if it is valid.
 fn objection(document: &serde_json::Value) -> Option<String> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    compiler.add_resource("run", serde_json::from_str(&Run::json_schema()).unwrap()).unwrap();
+    compiler.add_resource("run", serde_json::from_str(&SavedRun::json_schema()).unwrap()).unwrap();
     let schema = compiler.compile("run", &mut schemas).unwrap();
     schemas.validate(document, schema).err().map(|error| format!("{error:#}"))
 }
 
 #[test]
 fn saved_runs_are_of_the_schema_and_others_are_not() {
-    let run = Run::new(RunKind::Tune, "1-2-x".into(), 7, vec!["x".into()]);
+    let run = SavedRun::new(RunKind::Tune, "1-2-x".into(), 7, vec!["x".into()]);
     let mut document: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
     assert_eq!(objection(&document), None);
     document["took_ns"] = "long".into();
@@ -39,7 +39,7 @@ fn saved_runs_are_of_the_schema_and_others_are_not() {
 }
 
 /// Saved runs of the repository from an earlier version.
-fn former() -> Vec<Run> {
+fn former() -> Vec<SavedRun> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let files = ["cookbook", "runs"].map(|name| std::fs::read_dir(all.join(name)).unwrap());
     let paths = files.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -47,7 +47,7 @@ fn former() -> Vec<Run> {
     json.map(|path| {
         let text = std::fs::read(&path).unwrap();
         assert!(!String::from_utf8_lossy(&text).contains("\"spec\""), "{}", path.display());
-        Run::from_json(&text).unwrap()
+        SavedRun::from_json(&text).unwrap()
     })
     .collect()
 }
@@ -55,8 +55,8 @@ fn former() -> Vec<Run> {
 #[test]
 fn former_runs_say_what_was_asked() {
     let runs = former();
-    let tuned: Vec<&Run> = runs.iter().filter(|run| run.kind == RunKind::Tune).collect();
-    let specs: Vec<&Spec> = tuned.iter().map(|run| run.spec.as_ref().unwrap()).collect();
+    let tuned: Vec<&SavedRun> = runs.iter().filter(|run| run.kind == RunKind::Tune).collect();
+    let specs: Vec<&SessionSpec> = tuned.iter().map(|run| run.spec.as_ref().unwrap()).collect();
     for (run, spec) in tuned.iter().zip(&specs) {
         assert!(spec.command.iter().eq(run.command.iter().map(OsStr::new)), "{}", run.id);
         if let Some(experiment) = &run.experiment {
@@ -77,7 +77,7 @@ fn a_run_comes_back_with_what_was_asked() {
     for run in former() {
         let text = run.to_json();
         assert_eq!(objection(&serde_json::from_str(&text).unwrap()), None, "{}", run.id);
-        let again = Run::from_json(text.as_bytes()).unwrap();
+        let again = SavedRun::from_json(text.as_bytes()).unwrap();
         assert_eq!((again.spec, again.files), (run.spec, run.files), "{}", run.id);
     }
 }

@@ -4,22 +4,22 @@
 
 #![allow(clippy::print_stdout, reason = "a program for the command line")]
 
-use pagewise_model::fault::{Origin, Site, SourceLine};
-use pagewise_observe::faults::Images;
+use pagewise_model::fault::{FaultSite, InstructionOrigin, SourceLine};
+use pagewise_observe::faults::CodeImages;
 use std::error::Error;
 use std::fs::File;
 use std::io::stdin;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: origins FILE < OFFSETS")?;
-    let mut images = Images::default();
+    let mut images = CodeImages::default();
     images.files().put(&path, File::open(&path)?);
     let offsets = stdin().lines().map(|line| Ok(line?.trim().parse()?));
     let offsets: Vec<u64> = offsets.collect::<Result<_, Box<dyn Error>>>()?;
     let origins = images.origins(&path, &offsets);
-    for (offset, Origin { source, inlined }) in offsets.into_iter().zip(origins) {
+    for (offset, InstructionOrigin { source, inlined }) in offsets.into_iter().zip(origins) {
         let function = images.function(&path, offset);
-        let site = Site { function, source, inlined, ..Site::default() };
+        let site = FaultSite { function, source, inlined, ..FaultSite::default() };
         let shown: Vec<String> = site.nested().into_iter().map(shown).collect();
         println!("{}", shown.join("\t"));
     }

@@ -10,31 +10,32 @@ use pagewise_kernel::pagemap::{self, Pagemap};
 use pagewise_kernel::proc::{maps, smaps};
 use pagewise_kernel::{SysError, page_frames};
 use pagewise_model::address::{
-    Address, Entries, FlagWindow, FrameSeen, Layout, Mapping, Residence, Scanned, Seen,
+    AddressLayout, AddressSeen, FlagWindow, FrameSeen, MappingResidence, MemoryMapping,
+    PagemapWindow, ScannedRange, VirtualAddress,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
-use pagewise_tracee::target::{Target, TargetError};
+use pagewise_tracee::target::{TargetError, TargetProcess};
 
 /// What there is at each of `addresses` in the memory of `target`.
 ///
 /// # Errors
 /// [`TargetError`] when the process ends before all is read, or its mappings cannot be had.
 pub fn look(
-    target: &Target,
-    layout: &Layout,
-    addresses: &[Address],
-) -> Result<Vec<Seen>, TargetError> {
+    target: &TargetProcess,
+    layout: &AddressLayout,
+    addresses: &[VirtualAddress],
+) -> Result<Vec<AddressSeen>, TargetError> {
     let mapped = mapped(target)?;
     let table = Pagemap::open(target.pid());
     let keeps_soft_dirty = Fact::from(pagemap::keeps_soft_dirty());
-    let mappings: Vec<Mapping> = mapped.iter().map(|(mapping, _)| mapping.clone()).collect();
-    let look = |address: &Address| {
+    let mappings: Vec<MemoryMapping> = mapped.iter().map(|(mapping, _)| mapping.clone()).collect();
+    let look = |address: &VirtualAddress| {
         let inside = mapped.iter().find(|(mapping, _)| mapping.contains(address.0));
         let none = || Fact::missing("it is in no mapping");
         let residence = inside.map_or_else(none, |(_, residence)| residence.clone());
         let (entries, scanned) = read_table(table.as_ref(), layout, *address);
         let frame = frame(layout, &entries, &residence, *address);
-        Seen {
+        AddressSeen {
             address: *address,
             mappings: mappings.clone(),
             residence,
@@ -49,10 +50,12 @@ pub fn look(
 }
 
 /// The mappings, each with its resident bytes if the kernel reports them.
-fn mapped(target: &Target) -> Result<Vec<(Mapping, Fact<Residence>)>, TargetError> {
+fn mapped(
+    target: &TargetProcess,
+) -> Result<Vec<(MemoryMapping, Fact<MappingResidence>)>, TargetError> {
     let why = match smaps::read(target.pid()) {
         Ok(entries) => {
-            let of = |e: &smaps::Entry| (mapping(&e.mapping), Fact::Known(residence(e)));
+            let of = |e: &smaps::SmapsEntry| (mapping(&e.mapping), Fact::Known(residence(e)));
             return Ok(entries.iter().map(of).collect());
         }
         Err(error) => error.to_string(),
@@ -64,7 +67,7 @@ fn mapped(target: &Target) -> Result<Vec<(Mapping, Fact<Residence>)>, TargetErro
     Ok(found.iter().map(|m| (mapping(m), Fact::missing(&why))).collect())
 }
 
-fn mapping(found: &maps::Mapping) -> Mapping {
+fn mapping(found: &maps::Mapping) -> MemoryMapping {
     let perms = found.perms;
     let letter = |is: bool, letter: char| if is { letter } else { '-' };
     let permissions = [
@@ -73,18 +76,18 @@ fn mapping(found: &maps::Mapping) -> Mapping {
         letter(perms.exec, 'x'),
         if perms.shared { 's' } else { 'p' },
     ];
-    Mapping {
-        start_address: Address(found.start),
-        end_address: Address(found.end),
+    MemoryMapping {
+        start_address: VirtualAddress(found.start),
+        end_address: VirtualAddress(found.end),
         permissions: permissions.iter().collect(),
         offset_bytes: found.is_file().then_some(Bytes(found.offset)),
         path: found.path.to_string_lossy().into_owned(),
     }
 }
 
-fn residence(entry: &smaps::Entry) -> Residence {
+fn residence(entry: &smaps::SmapsEntry) -> MappingResidence {
     let of = entry.residency;
-    Residence {
+    MappingResidence {
         kernel_page_bytes: entry.page,
         mmu_page_bytes: entry.mmu_page,
         resident_bytes: of.rss,
@@ -100,9 +103,9 @@ fn residence(entry: &smaps::Entry) -> Residence {
 /// The entries under the same entry one level above base pages, and which of them are huge or zero.
 fn read_table(
     table: Result<&Pagemap, &SysError>,
-    layout: &Layout,
-    address: Address,
-) -> (Fact<Entries>, Fact<Vec<Scanned>>) {
+    layout: &AddressLayout,
+    address: VirtualAddress,
+) -> (Fact<PagemapWindow>, Fact<Vec<ScannedRange>>) {
     let table = match table {
         Ok(table) => table,
         Err(error) => return (Fact::missing(error.to_string()), Fact::missing(error.to_string())),
@@ -113,17 +116,18 @@ fn read_table(
     // As many entries as fit one page.
     let count = usize::try_from(span / base.bytes()).unwrap_or(1);
     let entries = table.read(start, count);
-    let entries = entries.map(|entries| Entries { first_address: Address(start), entries });
+    let entries =
+        entries.map(|entries| PagemapWindow { first_address: VirtualAddress(start), entries });
     let end = start.saturating_add(span);
     (entries.into(), table.scan(start, end).into())
 }
 
 /// The frame of the entry of `address`, with the flags of all frames that its folio may have.
 fn frame(
-    layout: &Layout,
-    entries: &Fact<Entries>,
-    residence: &Fact<Residence>,
-    address: Address,
+    layout: &AddressLayout,
+    entries: &Fact<PagemapWindow>,
+    residence: &Fact<MappingResidence>,
+    address: VirtualAddress,
 ) -> Fact<FrameSeen> {
     let entries = match entries {
         Fact::Known(entries) => entries,

@@ -4,9 +4,9 @@
 //! As in [`crate::faults`], names are not demangled, and files that no longer exist have none. Cost: the
 //! symbols of a file are read once (1-100 ms, depending on their number); a lookup is a binary search.
 
-use crate::faults::Images;
+use crate::faults::CodeImages;
 use crate::made_code::{MadeCode, interpreter};
-use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine, UnnamedFile};
+use pagewise_model::fault::{MadeFunction, ScriptInterpreter, SourceLine, UnnamedFile};
 use pagewise_model::profile::{StackSamples, UserFrame};
 use pagewise_tracee::mapped_file::MappedFiles;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +19,7 @@ pub fn name_functions(
     files: &MappedFiles,
     made: &mut MadeCode,
 ) -> Vec<UnnamedFile> {
-    let mut images = Images::new(files.clone(), false);
+    let mut images = CodeImages::new(files.clone(), false);
     // Stacks share their frames before and after.
     let mut known: HashMap<Arc<UserFrame>, Arc<UserFrame>> = HashMap::new();
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
@@ -49,7 +49,7 @@ fn named(made: MadeFunction) -> String {
 
 /// The interpreters in the stacks of `samples`, and how many functions each has named.
 #[must_use]
-pub fn interpreters(samples: &StackSamples) -> Vec<Interpreter> {
+pub fn interpreters(samples: &StackSamples) -> Vec<ScriptInterpreter> {
     let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for stack in &samples.stacks {
         let made = stack.user.iter().filter(|frame| frame.maker.is_some());
@@ -58,7 +58,7 @@ pub fn interpreters(samples: &StackSamples) -> Vec<Interpreter> {
             found.entry(name).or_default().extend(&named);
         }
     }
-    let one = |(name, functions): (&str, BTreeSet<&str>)| Interpreter {
+    let one = |(name, functions): (&str, BTreeSet<&str>)| ScriptInterpreter {
         name: name.to_owned(),
         has_map: !functions.is_empty(),
         functions: functions.len() as u64,

@@ -9,7 +9,7 @@
 use pagewise_kernel::SysError;
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{meminfo, pressure, smaps, stat, status, tree, vmstat};
-use pagewise_model::top::{HostCounts, Top, TopHost, TopProcess};
+use pagewise_model::top::{HostCounts, TopHost, TopProcess, TopSample};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const LARGEST_WALK: Bytes = Bytes::gib(8);
 
 /// The usage of a process at the last read.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastUsage {
     start_ticks: u64,
     minor: u64,
     major: u64,
@@ -30,13 +30,13 @@ struct Seen {
 
 /// The state of all reads so far.
 #[derive(Debug)]
-pub struct Sampler {
+pub struct TopSampler {
     at: Nanos,
     host: HostCounts,
-    seen: HashMap<i32, Seen>,
+    seen: HashMap<i32, LastUsage>,
 }
 
-impl Sampler {
+impl TopSampler {
     /// The first look.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Sampler {
     ///
     /// # Errors
     /// If `/proc` cannot be read.
-    pub fn look(&mut self, most: usize) -> Result<Top, SysError> {
+    pub fn look(&mut self, most: usize) -> Result<TopSample, SysError> {
         let cpu = clock::thread_cpu();
         let now = clock::now();
         let interval = Nanos(now.0.saturating_sub(self.at.0));
@@ -60,7 +60,7 @@ impl Sampler {
         let (mut rows, mut seen) = (Vec::new(), HashMap::new());
         for pid in tree::all()? {
             let Ok(now) = stat::read(pid) else { continue };
-            let fresh = Seen {
+            let fresh = LastUsage {
                 start_ticks: now.start_ticks,
                 minor: now.minor_faults,
                 major: now.major_faults,
@@ -68,7 +68,8 @@ impl Sampler {
             };
             seen.insert(pid, fresh);
             let before = self.seen.get(&pid).filter(|old| old.start_ticks == fresh.start_ticks);
-            let before = before.copied().unwrap_or(Seen { minor: 0, major: 0, ticks: 0, ..fresh });
+            let before =
+                before.copied().unwrap_or(LastUsage { minor: 0, major: 0, ticks: 0, ..fresh });
             rows.push(row(pid, now.comm, &before, &fresh, seconds));
         }
         let processes = u32::try_from(rows.len()).unwrap_or(u32::MAX);
@@ -79,7 +80,7 @@ impl Sampler {
         let host = self.host_rates(seconds);
         (self.at, self.seen) = (now, seen);
         let own_cpu_ns = Nanos(clock::thread_cpu().0.saturating_sub(cpu.0));
-        Ok(Top { interval_ns: interval, processes, host, rows, own_cpu_ns })
+        Ok(TopSample { interval_ns: interval, processes, host, rows, own_cpu_ns })
     }
 
     fn host_rates(&mut self, seconds: f64) -> TopHost {
@@ -93,7 +94,7 @@ impl Sampler {
         let rate =
             |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?) as f64 / seconds);
         let memory = meminfo::read().ok();
-        let pressure = pressure::read(pressure::Resource::Memory).ok();
+        let pressure = pressure::read(pressure::PressureResource::Memory).ok();
         let host = TopHost {
             counts: fresh,
             faults_per_second: rate(fresh.faults, self.host.faults),
@@ -111,7 +112,7 @@ impl Sampler {
     }
 }
 
-fn row(pid: i32, name: String, before: &Seen, now: &Seen, seconds: f64) -> TopProcess {
+fn row(pid: i32, name: String, before: &LastUsage, now: &LastUsage, seconds: f64) -> TopProcess {
     let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
     let minor_per_second = rate(now.minor, before.minor);
     let ticks = rate(now.ticks, before.ticks);
@@ -153,8 +154,8 @@ mod tests {
 
     #[test]
     fn rates_are_differences_over_the_interval() {
-        let before = Seen { start_ticks: 1, minor: 100, major: 1, ticks: 50 };
-        let now = Seen { minor: 2100, major: 5, ticks: 250, ..before };
+        let before = LastUsage { start_ticks: 1, minor: 100, major: 1, ticks: 50 };
+        let now = LastUsage { minor: 2100, major: 5, ticks: 250, ..before };
         let row = row(7, "x".into(), &before, &now, 2.0);
         assert_eq!((row.minor_per_second, row.major_per_second), (1000.0, 2.0));
         let ticks = rustix::param::clock_ticks_per_second() as f64;
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn who_faults_comes_before_who_computes() {
-        let seen = |minor, ticks| Seen { start_ticks: 1, minor, major: 0, ticks };
+        let seen = |minor, ticks| LastUsage { start_ticks: 1, minor, major: 0, ticks };
         let of = |minor, ticks| row(1, "x".into(), &seen(0, 0), &seen(minor, ticks), 1.0);
         assert!(weight(&of(20_000, 10)) > weight(&of(10, 100)));
         assert!(weight(&of(0, 100)) > weight(&of(0, 10)));
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn our_own_touches_are_seen() {
-        let mut sampler = Sampler::start().unwrap();
+        let mut sampler = TopSampler::start().unwrap();
         let page = pagewise_kernel::page_size::base().bytes() as usize;
         // Beyond the largest block that malloc takes from its heap, where pages may have been touched before.
         const PAGES: usize = 10_000;

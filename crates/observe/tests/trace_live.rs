@@ -12,14 +12,16 @@ mod input;
 mod outside;
 
 use pagewise_kernel::page_size;
-use pagewise_model::look::{AccessPattern, Allocator, Traced};
-use pagewise_model::plan::{FileKind, Watch};
-use pagewise_model::usage::Ended;
+use pagewise_model::look::{AccessPattern, Allocator, TracedLook};
+use pagewise_model::plan::{FileKind, WatchAction};
+use pagewise_model::usage::ProgramEnd;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
-use pagewise_tracee::launch::{Input, Launch, LaunchError, Sink};
-use pagewise_tracee::supervise::{self, Looks, SuperviseError, Supervisor, TakeAccount};
-use pagewise_tracee::watcher::{Context, Watcher};
+use pagewise_tracee::launch::{LaunchError, OutputSink, ProgramLaunch, StdinSource};
+use pagewise_tracee::supervise::{
+    self, RunSupervisor, SuperviseError, TakeAccount, TraceFunctions,
+};
+use pagewise_tracee::watcher::{RunWatcher, WatchContext};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -107,9 +109,11 @@ fn options_are_no_filter() {
 }
 
 fn role_supervise(fd: &str) {
-    let make = |_: &Watch, _: &Context| -> Box<dyn Watcher> { panic!("no watcher was asked for") };
+    let make = |_: &WatchAction, _: &WatchContext| -> Box<dyn RunWatcher> {
+        panic!("no watcher was asked for")
+    };
     let account: TakeAccount<'_> = &|_| panic!("no account was asked for");
-    let looks = Looks { trace: &pagewise_observe::trace::look, account };
+    let looks = TraceFunctions { trace: &pagewise_observe::trace::look, account };
     supervise::serve(fd.parse().unwrap(), &make, looks).unwrap();
 }
 
@@ -191,9 +195,9 @@ fn own(role: &[&str]) -> Vec<OsString> {
     std::iter::once(exe).chain(role.iter().map(OsString::from)).collect()
 }
 
-fn shell(dir: &Path, command: &str) -> Launch {
+fn shell(dir: &Path, command: &str) -> ProgramLaunch {
     let argv = ["sh", "-c", command].map(OsString::from).to_vec();
-    Launch { cwd: Some(dir.to_owned()), ..Launch::experiment(argv) }
+    ProgramLaunch { cwd: Some(dir.to_owned()), ..ProgramLaunch::experiment(argv) }
 }
 
 /// One of the small C programs, in a new directory. `None` without a C compiler.
@@ -210,12 +214,12 @@ fn built(test: &str, program: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     None
 }
 
-fn look(launch: &Launch) -> Traced {
+fn look(launch: &ProgramLaunch) -> TracedLook {
     traced_run(launch, &TraceOptions::default()).unwrap()
 }
 
 fn mapping_calls_are_counted_exactly() {
-    let seen = look(&Launch::experiment(own(&["maps"])));
+    let seen = look(&ProgramLaunch::experiment(own(&["maps"])));
     let churn = &seen.processes[0].churn;
     assert_eq!(churn.large_mmap_calls, 100, "{churn:?}");
     // The block and one more page with the allocator's header.
@@ -223,14 +227,14 @@ fn mapping_calls_are_counted_exactly() {
     assert_eq!(churn.large_mmap_bytes, Bytes(100 * one.0));
     assert_eq!(churn.largest_mmap_bytes, one);
     assert!(churn.munmap_calls >= 100 && churn.munmap_bytes.0 >= 100 * one.0);
-    assert_eq!(seen.ended, Ended::Exited(0));
+    assert_eq!(seen.ended, ProgramEnd::Exited(0));
     assert!(seen.pattern.known().is_none());
 }
 
 fn a_pipe_has_its_ends() {
     let seen = look(&shell(Path::new("/"), "cat /bin/ls | wc -c"));
     let pid = |name: &str| {
-        let of = |p: &&pagewise_model::look::ProcessSeen| p.exe.ends_with(name);
+        let of = |p: &&pagewise_model::look::TracedProcess| p.exe.ends_with(name);
         seen.processes.iter().find(of).unwrap_or_else(|| panic!("{:?}", seen.processes)).pid
     };
     let pipes: Vec<_> = seen.pipes.iter().filter(|p| !p.inherited).collect();
@@ -243,17 +247,20 @@ fn a_pipe_has_its_ends() {
 fn endings_are_passed_on() {
     let root = Path::new("/");
     let table = [
-        ("exit 7", Ended::Exited(7)),
-        ("kill -TERM $$", Ended::Signaled(libc::SIGTERM)),
-        ("kill -KILL $$", Ended::Signaled(libc::SIGKILL)),
-        ("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?", Ended::Exited(128 + libc::SIGSEGV)),
-        ("trap 'exit 9' USR1; kill -USR1 $$; sleep 5", Ended::Exited(9)),
-        ("trap '' CHLD; (exit 3); true", Ended::Exited(0)),
-        ("sh -c 'kill -STOP $$; exit 4' & sleep 0.1; kill -CONT $!; wait $!", Ended::Exited(4)),
-        ("set -m; sleep 0.05 & wait $!; (exit 5)", Ended::Exited(5)),
-        ("exec sh -c 'exit 6'", Ended::Exited(6)),
-        ("sleep 100 & exit 0", Ended::Exited(0)),
-        ("(for i in $(seq 300); do sleep 60 & done) & sleep 0.1", Ended::Exited(0)),
+        ("exit 7", ProgramEnd::Exited(7)),
+        ("kill -TERM $$", ProgramEnd::Signaled(libc::SIGTERM)),
+        ("kill -KILL $$", ProgramEnd::Signaled(libc::SIGKILL)),
+        ("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?", ProgramEnd::Exited(128 + libc::SIGSEGV)),
+        ("trap 'exit 9' USR1; kill -USR1 $$; sleep 5", ProgramEnd::Exited(9)),
+        ("trap '' CHLD; (exit 3); true", ProgramEnd::Exited(0)),
+        (
+            "sh -c 'kill -STOP $$; exit 4' & sleep 0.1; kill -CONT $!; wait $!",
+            ProgramEnd::Exited(4),
+        ),
+        ("set -m; sleep 0.05 & wait $!; (exit 5)", ProgramEnd::Exited(5)),
+        ("exec sh -c 'exit 6'", ProgramEnd::Exited(6)),
+        ("sleep 100 & exit 0", ProgramEnd::Exited(0)),
+        ("(for i in $(seq 300); do sleep 60 & done) & sleep 0.1", ProgramEnd::Exited(0)),
     ];
     for (command, ended) in table {
         assert_eq!(look(&shell(root, command)).ended, ended, "{command}");
@@ -287,7 +294,7 @@ fn large_files_that_are_read_are_reported() {
     let command = "wc -c read small both >counts; wc -c >counts; echo >>written; echo >>both; \
                    cat written read >made; cat made >copy";
     let launch = shell(&dir, command);
-    let seen = look(&Launch { stdin: Input::File(dir.join("input")), ..launch });
+    let seen = look(&ProgramLaunch { stdin: StdinSource::File(dir.join("input")), ..launch });
     let inputs = seen.files.iter().filter(|file| file.kind == FileKind::Input);
     let mut paths: Vec<&Path> = inputs.clone().map(|file| Path::new(&file.path)).collect();
     // The system's own programs also read their locale. Those paths are left out.
@@ -306,13 +313,16 @@ fn files_that_are_written_and_stay_are_reported() {
     std::fs::write(dir.path().join("old"), "x").unwrap();
     let script =
         "echo > made; echo > part; mv part whole; echo > gone; rm gone; cat old; echo >> old";
-    let seen = look(&Launch { stdout: Sink::Null, ..shell(dir.path(), script) });
+    let seen = look(&ProgramLaunch { stdout: OutputSink::Null, ..shell(dir.path(), script) });
     let root = dir.path().canonicalize().unwrap();
     let paths = ["made", "old", "whole"].map(|name| root.join(name).display().to_string());
     assert_eq!(seen.written, paths);
     let scratch = vec![root];
     let options = TraceOptions { scratch, ..TraceOptions::default() };
-    let own = traced_run(&Launch { stdout: Sink::Null, ..shell(dir.path(), script) }, &options);
+    let own = traced_run(
+        &ProgramLaunch { stdout: OutputSink::Null, ..shell(dir.path(), script) },
+        &options,
+    );
     assert!(own.unwrap().written.is_empty(), "scratch files are no results");
 }
 
@@ -327,9 +337,9 @@ fn bytes_through_calls_are_each_images_own() {
 }
 
 fn threads_and_signals_work() {
-    let seen = look(&Launch::experiment(own(&["threads"])));
+    let seen = look(&ProgramLaunch::experiment(own(&["threads"])));
     assert!(seen.processes[0].threads >= 2, "{:?}", seen.processes);
-    assert_eq!(seen.ended, Ended::Exited(0));
+    assert_eq!(seen.ended, ProgramEnd::Exited(0));
     assert_eq!(seen.processes[0].incomplete, None);
 }
 
@@ -337,8 +347,8 @@ fn threads_and_signals_work() {
 fn a_thread_that_waits_for_its_child_is_left_alone() {
     let options = TraceOptions { pattern: true, ..TraceOptions::default() };
     for _ in 0..3 {
-        let seen = traced_run(&Launch::experiment(own(&["spawns"])), &options).unwrap();
-        assert_eq!(seen.ended, Ended::Exited(0));
+        let seen = traced_run(&ProgramLaunch::experiment(own(&["spawns"])), &options).unwrap();
+        assert_eq!(seen.ended, ProgramEnd::Exited(0));
         assert!(seen.processes.len() > 10, "{}", seen.processes.len());
     }
 }
@@ -358,11 +368,13 @@ fn output_is_the_same() {
     for argv in commands {
         let plain = Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
         let file = dir.path().join("out");
-        let launch =
-            Launch { stdout: Sink::File(file.clone()), ..Launch::experiment(argv.clone()) };
+        let launch = ProgramLaunch {
+            stdout: OutputSink::File(file.clone()),
+            ..ProgramLaunch::experiment(argv.clone())
+        };
         let options = TraceOptions { pattern: true, ..TraceOptions::default() };
         let seen = traced_run(&launch, &options).unwrap();
-        assert_eq!(seen.ended, Ended::Exited(plain.status.code().unwrap()));
+        assert_eq!(seen.ended, ProgramEnd::Exited(plain.status.code().unwrap()));
         assert_eq!(std::fs::read(file).unwrap(), plain.stdout, "{argv:?}");
     }
 }
@@ -370,7 +382,7 @@ fn output_is_the_same() {
 fn access_patterns_differ() {
     let options = TraceOptions { pattern: true, ..TraceOptions::default() };
     let look = |kind| {
-        let launch = Launch::experiment(own(&["walk", kind]));
+        let launch = ProgramLaunch::experiment(own(&["walk", kind]));
         let seen = traced_run(&launch, &options).unwrap();
         println!("  {kind}: {:?}, {:?}", seen.pattern, seen.footprint);
         (seen.pattern.known().unwrap().clone(), seen.footprint.known().cloned())
@@ -423,7 +435,7 @@ fn scripts_of_setuid_interpreters_are_refused() {
     std::fs::write(at("script"), format!("#!{}\ntrue\n", at("shell").display())).unwrap();
     marked("script", 0o755);
     let launch = shell(dir.path(), "./script; true");
-    assert_eq!(look(&launch).ended, Ended::Exited(0));
+    assert_eq!(look(&launch).ended, ProgramEnd::Exited(0));
     // A set-uid shell of the same account would gain nothing.
     if !rustix::process::geteuid().is_root() || chown(at("shell"), Some(65534), None).is_err() {
         println!("SKIP scripts_of_setuid_interpreters_are_refused: only root can give files away");
@@ -435,25 +447,25 @@ fn scripts_of_setuid_interpreters_are_refused() {
 }
 
 fn failures_are_named() {
-    let missing = Launch::experiment(vec!["no-such-command-here".into()]);
+    let missing = ProgramLaunch::experiment(vec!["no-such-command-here".into()]);
     let error = traced_run(&missing, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Launch(_)), "{error}");
     let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
-    assert_eq!(nested.unwrap().ended, Ended::Exited(127));
+    assert_eq!(nested.unwrap().ended, ProgramEnd::Exited(127));
 }
 
 fn it_works_below_a_supervisor() {
     let exe = std::env::current_exe().unwrap();
-    let mut supervisor = Supervisor::start(&exe, &["supervise"]).unwrap();
+    let mut supervisor = RunSupervisor::start(&exe, &["supervise"]).unwrap();
     let traced =
         supervisor.traced(&shell(Path::new("/"), "echo x | cat; exit 4"), &[], &|| false).unwrap();
-    assert_eq!(traced.ended, Ended::Exited(4));
+    assert_eq!(traced.ended, ProgramEnd::Exited(4));
     assert_eq!(traced.pipes.iter().filter(|p| !p.inherited).count(), 1, "{:?}", traced.pipes);
-    let missing = Launch::experiment(vec!["no-such-command-here".into()]);
+    let missing = ProgramLaunch::experiment(vec!["no-such-command-here".into()]);
     let missing = supervisor.traced(&missing, &[], &|| false);
     assert!(matches!(missing, Err(SuperviseError::Launch(LaunchError::NotFound { .. }))));
     let dir = effects::prepared_dir();
-    let slow = Launch {
+    let slow = ProgramLaunch {
         timeout_ns: Some(Nanos::secs(1)),
         ..shell(dir.path(), "rm a; sleep 60 & while :; do :>/dev/null; done")
     };
@@ -466,5 +478,5 @@ fn it_works_below_a_supervisor() {
     let stopped = supervisor.traced(&endless, &[], &interrupted);
     assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
     let again = supervisor.run(&shell(Path::new("/"), "exit 3"), &|| false).unwrap();
-    assert_eq!(again.usage.ended, Ended::Exited(3));
+    assert_eq!(again.usage.ended, ProgramEnd::Exited(3));
 }

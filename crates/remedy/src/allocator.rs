@@ -22,13 +22,13 @@
 //! Cost: all processes of the tree load the library, and keep freed memory by other rules.
 
 use crate::heap_huge;
-use crate::remedy::{Evidence, Mechanism, Remedy};
-use crate::target::Target;
-use pagewise_kernel::linker_cache::{ALLOCATORS, Known};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+use crate::target::TargetProgram;
+use pagewise_kernel::linker_cache::{ALLOCATORS, KnownAllocator};
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::{AllocatorLibrary, Machine};
-use pagewise_model::plan::{Candidate, Dose, EnvMerge, LD_PRELOAD, Settings};
+use pagewise_model::plan::{ArmSettings, EnvMerge, LD_PRELOAD, RemedyCandidate, RemedyDose};
 
 /// Minimum shares of CPU time for trying another allocator: in malloc; below, in faults and mapping.
 const LEAST_MALLOC: f64 = 0.04;
@@ -38,16 +38,21 @@ const HUGE: &str = "+huge";
 /// End of a parameter, after [`HUGE`], that switches CPython's pools off.
 const PYTHON: &str = "+python";
 
-pub(crate) struct Preload;
+pub(crate) struct AllocatorRemedy;
 
 /// Package names of all allocators, for messages.
 fn packages() -> String {
     ALLOCATORS.map(|known| known.package).join(", ")
 }
 
-impl Preload {
-    fn preload(&self, library: &AllocatorLibrary, is_huge: bool, is_python: bool) -> Option<Dose> {
-        let Known { name, .. } =
+impl AllocatorRemedy {
+    fn preload(
+        &self,
+        library: &AllocatorLibrary,
+        is_huge: bool,
+        is_python: bool,
+    ) -> Option<RemedyDose> {
+        let KnownAllocator { name, .. } =
             ALLOCATORS.iter().find(|known| known.allocator == library.allocator)?;
         let entries = vec![library.path.clone()];
         let preload = EnvMerge { name: LD_PRELOAD.to_owned(), separator: Some(':'), entries };
@@ -62,11 +67,11 @@ impl Preload {
         let [huge, python] = [(is_huge, HUGE), (is_python, PYTHON)]
             .map(|(is_on, word)| if is_on { word } else { "" });
         let parameter = format!("{name}{huge}{python}");
-        Some(self.with(&parameter, Settings { env, ..Settings::default() }))
+        Some(self.with(&parameter, ArmSettings { env, ..ArmSettings::default() }))
     }
 
     /// Each library of this machine, on small pages: `heap-huge` decides separately about huge pages.
-    fn doses(&self, evidence: &Evidence<'_>) -> Vec<Dose> {
+    fn doses(&self, evidence: &RemedyEvidence<'_>) -> Vec<RemedyDose> {
         let is_python = evidence.processes().iter().any(|p| is_served(p) && p.is_python);
         let plain = |library: &AllocatorLibrary| self.preload(library, false, is_python);
         evidence.machine.allocator_libraries.iter().filter_map(plain).collect()
@@ -74,7 +79,7 @@ impl Preload {
 }
 
 /// Why the program cannot get another allocator; `None` if it can.
-fn unserved(evidence: &Evidence<'_>) -> Option<String> {
+fn unserved(evidence: &RemedyEvidence<'_>) -> Option<String> {
     match evidence.traced() {
         Some(_) => refusal(evidence.processes()),
         None => Some("the memory of the program could not be examined".to_owned()),
@@ -82,7 +87,7 @@ fn unserved(evidence: &Evidence<'_>) -> Option<String> {
 }
 
 /// Why none of these processes can get another allocator.
-fn refusal(processes: &[ProcessSeen]) -> Option<String> {
+fn refusal(processes: &[TracedProcess]) -> Option<String> {
     if let Some(narrow) = processes.iter().find(|p| p.is_32_bit && !p.is_static) {
         return Some(format!(
             "{} is a 32-bit program: its linker would print a warning",
@@ -114,7 +119,7 @@ fn mixes(file: &str) -> String {
     )
 }
 
-fn is_served(process: &ProcessSeen) -> bool {
+fn is_served(process: &TracedProcess) -> bool {
     process.allocator == Allocator::Glibc && !process.is_static
 }
 
@@ -123,7 +128,7 @@ fn without<'a>(parameter: &'a str, end: &str) -> (&'a str, bool) {
     parameter.strip_suffix(end).map_or((parameter, false), |rest| (rest, true))
 }
 
-impl Remedy for Preload {
+impl Remedy for AllocatorRemedy {
     fn name(&self) -> &'static str {
         "allocator"
     }
@@ -134,7 +139,7 @@ impl Remedy for Preload {
         "jemalloc, mimalloc or tcmalloc, of those installed (default: the first);\n    jemalloc+huge or mimalloc+huge: on huge pages;\n    with +python behind it: PYTHONMALLOC=malloc too (default for CPython)"
     }
 
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String> {
         let (rest, is_python) = without(parameter, PYTHON);
         let (name, is_huge) = without(rest, HUGE);
         let known = ALLOCATORS.iter().find(|known| known.name == name);
@@ -158,11 +163,11 @@ impl Remedy for Preload {
         self.preload(library, is_huge, is_python).ok_or_else(|| format!("`{parameter}` is unknown"))
     }
 
-    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
+    fn parameter_for(&self, target: &dyn Fn() -> TargetProgram) -> String {
         if target().is_python() { PYTHON.to_owned() } else { String::new() }
     }
 
-    fn misfit(&self, target: &Target) -> Option<String> {
+    fn misfit(&self, target: &TargetProgram) -> Option<String> {
         let file = target.file()?;
         target.opens_deep().then(|| mixes(&file.display().to_string()))
     }
@@ -171,7 +176,7 @@ impl Remedy for Preload {
         &["heap-huge", "malloc-keep", "pool", "arenas", "trim"]
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if let Some(why) = unserved(evidence) {
             return self.unfit(why);
         }
@@ -196,7 +201,7 @@ impl Remedy for Preload {
         self.fitting(work, faults + malloc, doses)
     }
 
-    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit_for_memory(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if let Some(why) = unserved(evidence) {
             return self.unfit(why);
         }
@@ -208,15 +213,15 @@ impl Remedy for Preload {
         self.fitting("each allocator keeps freed memory by its own rules".to_owned(), share, doses)
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FilesOpened
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FilesOpened
     }
 
     fn unseen(&self) -> Option<&'static str> {
         Some("a program that mixes allocators fails under a preloaded one")
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         let mut notes = vec![
             "all programs that it starts get the library too, unless they are static or set-uid; \
              LD_PRELOAD shows in their environment"
@@ -252,10 +257,10 @@ mod tests {
     #[test]
     fn a_library_is_preloaded_by_its_path_and_switched() {
         let both = with(&[Allocator::Mimalloc, Allocator::Tcmalloc]);
-        let plain = Preload.dose("", &both).unwrap();
+        let plain = AllocatorRemedy.dose("", &both).unwrap();
         assert_eq!(plain.spec(), "allocator=mimalloc");
         assert_eq!(plain.settings.preloaded().collect::<Vec<_>>(), ["/lib/libmimalloc.so.2"]);
-        let huge = Preload.dose("mimalloc+huge", &both).unwrap();
+        let huge = AllocatorRemedy.dose("mimalloc+huge", &both).unwrap();
         assert_eq!(huge.settings.env.len(), 2);
     }
 
@@ -266,30 +271,30 @@ mod tests {
             ("+python", "allocator=jemalloc+python"),
             ("jemalloc+huge+python", "allocator=jemalloc+huge+python"),
         ] {
-            let dose = Preload.dose(typed, &one).unwrap();
+            let dose = AllocatorRemedy.dose(typed, &one).unwrap();
             assert_eq!(dose.spec(), spec);
             let last = dose.settings.env.last().unwrap();
             assert_eq!(
                 (last.name.as_str(), &last.entries[..]),
                 ("PYTHONMALLOC", &["malloc".to_owned()][..])
             );
-            assert_eq!(Preload.dose(&dose.parameter, &one).unwrap(), dose);
-            assert!(Preload.notes(&dose).iter().any(|note| note.contains("-I")));
+            assert_eq!(AllocatorRemedy.dose(&dose.parameter, &one).unwrap(), dose);
+            assert!(AllocatorRemedy.notes(&dose).iter().any(|note| note.contains("-I")));
         }
-        let plain = Preload.dose("jemalloc", &one).unwrap();
+        let plain = AllocatorRemedy.dose("jemalloc", &one).unwrap();
         assert!(plain.settings.env.iter().all(|merge| merge.name != "PYTHONMALLOC"));
     }
 
     #[test]
     fn a_program_whose_libraries_keep_glibcs_free_is_refused() {
-        let php = ProcessSeen {
+        let php = TracedProcess {
             exe: "/bin/php".into(),
             opens_deep: Some("/bin/php".into()),
             ..process()
         };
         let why = refusal(&[process(), php.clone()]).unwrap();
         assert!(why.starts_with("/bin/php opens libraries with RTLD_DEEPBIND"), "{why}");
-        let by_library = ProcessSeen { opens_deep: Some("/lib/libapr.so".into()), ..php };
+        let by_library = TracedProcess { opens_deep: Some("/lib/libapr.so".into()), ..php };
         let why = refusal(&[by_library]).unwrap();
         assert!(
             why.starts_with("/bin/php has loaded /lib/libapr.so; /lib/libapr.so opens"),
@@ -299,15 +304,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_unknown_is_refused_by_name() {
-        let none = Preload.dose("jemalloc", &machine()).unwrap_err();
+        let none = AllocatorRemedy.dose("jemalloc", &machine()).unwrap_err();
         assert!(none.contains("libjemalloc2"), "{none}");
-        assert!(Preload.dose("hoard", &machine()).unwrap_err().contains("hoard"));
-        assert!(Preload.dose("tcmalloc+huge", &with(&[Allocator::Tcmalloc])).is_err());
+        assert!(AllocatorRemedy.dose("hoard", &machine()).unwrap_err().contains("hoard"));
+        assert!(AllocatorRemedy.dose("tcmalloc+huge", &with(&[Allocator::Tcmalloc])).is_err());
     }
 
     #[test]
     fn only_dynamic_programs_on_glibc_are_served() {
-        let of = |allocator, is_static, is_32_bit| ProcessSeen {
+        let of = |allocator, is_static, is_32_bit| TracedProcess {
             allocator,
             is_static,
             is_32_bit,

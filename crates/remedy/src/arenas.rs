@@ -9,30 +9,30 @@
 //! glibc with several threads, when memory is the goal.
 
 use crate::heap_huge::tunable;
-use crate::remedy::{Evidence, Mechanism, Remedy};
-use pagewise_model::look::{Allocator, ProcessSeen};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 
 /// Maximum number of arenas in a parameter.
 const MOST: u32 = 64;
 /// Numbers tried if none was typed.
 const USUAL: [u32; 2] = [1, 2];
 
-pub(crate) struct Arenas;
+pub(crate) struct ArenasRemedy;
 
-impl Arenas {
-    fn limit(&self, arenas: u32) -> Dose {
+impl ArenasRemedy {
+    fn limit(&self, arenas: u32) -> RemedyDose {
         let env = vec![tunable(vec![format!("glibc.malloc.arena_max={arenas}")])];
-        self.with(&arenas.to_string(), Settings { env, ..Settings::default() })
+        self.with(&arenas.to_string(), ArmSettings { env, ..ArmSettings::default() })
     }
 }
 
-fn has_arenas(process: &ProcessSeen) -> bool {
+fn has_arenas(process: &TracedProcess) -> bool {
     process.allocator == Allocator::Glibc && process.threads > 1
 }
 
-impl Remedy for Arenas {
+impl Remedy for ArenasRemedy {
     fn name(&self) -> &'static str {
         "arenas"
     }
@@ -43,7 +43,7 @@ impl Remedy for Arenas {
         "how many, 1 to 64 (default 2)"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             return Ok(self.limit(USUAL[1]));
         }
@@ -52,11 +52,11 @@ impl Remedy for Arenas {
         arenas.map(|arenas| self.limit(arenas)).ok_or_else(refused)
     }
 
-    fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, _evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         self.unfit("it saves memory, not time (--goal memory)")
     }
 
-    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit_for_memory(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
@@ -70,11 +70,11 @@ impl Remedy for Arenas {
         self.fitting(why, evidence.heap_share(has_arenas), doses)
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::MemorySaved
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::MemorySaved
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec!["threads that allocate at the same moment wait for each other".to_owned()]
     }
 }

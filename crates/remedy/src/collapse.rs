@@ -13,18 +13,18 @@
 use crate::code::sizes;
 use crate::recache::{is_pressed, no_room};
 use pagewise_judge::text as judged;
-use pagewise_kernel::proc::image::Image;
+use pagewise_kernel::proc::image::ImageIdentity;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
-use pagewise_model::text::{Area, AreaKind, CacheSeen, MappingSeen, coverage};
+use pagewise_model::text::{CacheSeen, TextArea, TextAreaKind, TextMappingSeen, coverage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_observe::text::{self as observed, ProcessSeen};
-use pagewise_tracee::collapse::{Refusal, Subject};
+use pagewise_observe::text::{self as observed, ProcessCode};
+use pagewise_tracee::collapse::{CollapseRefusal, CollapseTarget};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CollapseOptions {
     /// Include the text of files.
     pub with_files: bool,
     /// Look again after this time; `None` for no second look.
@@ -49,10 +49,10 @@ pub enum CollapseError {
 ///
 /// # Errors
 /// When it cannot be examined or has ended, when permission is missing, or when memory is short.
-pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError> {
-    let (subject, image) = (Subject::open(pid)?, Image::of(pid)?);
+pub fn run(pid: i32, options: CollapseOptions) -> Result<CollapsedProcess, CollapseError> {
+    let (subject, image) = (CollapseTarget::open(pid)?, ImageIdentity::of(pid)?);
     let seen = observed::look(pid)?;
-    let before = Parts::from_process(&seen, options.with_files);
+    let before = CollapsibleProcess::from_process(&seen, options.with_files);
     before.find_room()?;
     refuse_other(&image)?;
     let start = clock::now();
@@ -71,14 +71,17 @@ pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError
 }
 
 /// The process after the change, if it still runs the same program.
-fn look_again(image: &Image, options: Options) -> Result<Parts, SysError> {
+fn look_again(
+    image: &ImageIdentity,
+    options: CollapseOptions,
+) -> Result<CollapsibleProcess, SysError> {
     let now = observed::look(image.pid())?;
     refuse_other(image)?;
-    Ok(Parts::from_process(&now, options.with_files))
+    Ok(CollapsibleProcess::from_process(&now, options.with_files))
 }
 
 /// Refuses a process that has ended or executed another program.
-fn refuse_other(image: &Image) -> Result<(), SysError> {
+fn refuse_other(image: &ImageIdentity) -> Result<(), SysError> {
     if image.is_there() {
         return Ok(());
     }
@@ -86,28 +89,28 @@ fn refuse_other(image: &Image) -> Result<(), SysError> {
 }
 
 /// The generated code of a process, and its files.
-struct Parts(Vec<Part>);
+struct CollapsibleProcess(Vec<CollapsibleText>);
 
-struct Part {
+struct CollapsibleText {
     path: Option<String>,
-    mappings: Vec<MappingSeen>,
-    areas: Vec<Area>,
+    mappings: Vec<TextMappingSeen>,
+    areas: Vec<TextArea>,
 }
 
-impl Parts {
-    fn from_process(seen: &ProcessSeen, with_files: bool) -> Self {
-        let mut parts = vec![Part::generated(&seen.generated, seen.is_disabled)];
+impl CollapsibleProcess {
+    fn from_process(seen: &ProcessCode, with_files: bool) -> Self {
+        let mut parts = vec![CollapsibleText::generated(&seen.generated, seen.is_disabled)];
         if with_files {
             let file = |file: &observed::FileSeen| {
                 let path = Some(file.path.clone());
-                Part::of_file(path, &file.mappings, &file.cache, seen.is_disabled)
+                CollapsibleText::of_file(path, &file.mappings, &file.cache, seen.is_disabled)
             };
             parts.extend(seen.files.iter().map(file));
         }
         Self(parts)
     }
 
-    fn named(&self, path: Option<&str>) -> Option<&Part> {
+    fn named(&self, path: Option<&str>) -> Option<&CollapsibleText> {
         self.0.iter().find(|part| part.path.as_deref() == path)
     }
 
@@ -125,8 +128,8 @@ impl Parts {
     }
 }
 
-impl Part {
-    fn generated(seen: &[MappingSeen], is_disabled: bool) -> Self {
+impl CollapsibleText {
+    fn generated(seen: &[TextMappingSeen], is_disabled: bool) -> Self {
         let area = |seen| judged::explain_generated(seen, is_disabled, &sizes());
         Self { path: None, mappings: seen.to_vec(), areas: seen.iter().map(area).collect() }
     }
@@ -134,12 +137,12 @@ impl Part {
     /// The text of a file, without its read-only data.
     fn of_file(
         path: Option<String>,
-        seen: &[MappingSeen],
+        seen: &[TextMappingSeen],
         cache: &CacheSeen,
         is_disabled: bool,
     ) -> Self {
-        let is_text = |seen: &&MappingSeen| seen.kind == AreaKind::Text;
-        let mappings: Vec<MappingSeen> = seen.iter().filter(is_text).cloned().collect();
+        let is_text = |seen: &&TextMappingSeen| seen.kind == TextAreaKind::Text;
+        let mappings: Vec<TextMappingSeen> = seen.iter().filter(is_text).cloned().collect();
         let area = |seen| judged::explain_mapping(seen, cache, is_disabled, &sizes());
         let areas = mappings.iter().map(area).collect();
         Self { path, mappings, areas }
@@ -150,13 +153,13 @@ impl Part {
     }
 
     fn huge(&self) -> Bytes {
-        coverage(&self.areas, Area::huge).text_bytes
+        coverage(&self.areas, TextArea::huge).text_bytes
     }
 
     /// Tries each slot. Returns how many were tried, and what was refused.
-    fn collapse(&self, subject: &Subject) -> Result<Tried, SysError> {
+    fn collapse(&self, subject: &CollapseTarget) -> Result<CollapseAttempts, SysError> {
         let huge = page_size::huge().bytes();
-        let mut tried = Tried::default();
+        let mut tried = CollapseAttempts::default();
         for start in self.slots() {
             tried.slots += 1;
             if let Some(refusal) = subject.collapse(&(start..start + huge))? {
@@ -166,20 +169,27 @@ impl Part {
         Ok(tried)
     }
 
-    fn report(self, tried: Tried, after: &Parts, later: Option<&Parts>) -> CollapsedPart {
+    fn report(
+        self,
+        tried: CollapseAttempts,
+        after: &CollapsibleProcess,
+        later: Option<&CollapsibleProcess>,
+    ) -> CollapsedPart {
         let is_file = self.path.is_some();
         let refused =
             |(refusal, slots)| RefusedSlots { why: why(refusal, is_file).to_owned(), slots };
         let now = after.named(self.path.as_deref());
         let later = later.and_then(|parts| parts.named(self.path.as_deref()));
-        let growth = |now: &Part| judged::growth(&self.mappings, &now.mappings, page_size::base());
+        let growth = |now: &CollapsibleText| {
+            judged::growth(&self.mappings, &now.mappings, page_size::base())
+        };
         CollapsedPart {
             huge_before_bytes: self.huge(),
             tried_slots: tried.slots,
             refused: tried.refused.into_iter().map(refused).collect(),
             areas: now.map(|part| part.areas.clone()).unwrap_or_default(),
             grown_bytes: now.map(growth).unwrap_or_default(),
-            later_huge_bytes: later.map(Part::huge),
+            later_huge_bytes: later.map(CollapsibleText::huge),
             path: self.path,
         }
     }
@@ -187,22 +197,22 @@ impl Part {
 
 /// Result of the attempts.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tried {
+struct CollapseAttempts {
     slots: u64,
-    refused: BTreeMap<Refusal, u64>,
+    refused: BTreeMap<CollapseRefusal, u64>,
 }
 
-const fn why(refusal: Refusal, is_file: bool) -> &'static str {
+const fn why(refusal: CollapseRefusal, is_file: bool) -> &'static str {
     match (refusal, is_file) {
-        (Refusal::Unfit, true) => {
+        (CollapseRefusal::Unfit, true) => {
             "this kernel cannot collapse the text of files (no READ_ONLY_THP_FOR_FS): use pagewise text warm FILE, and start the program again"
         }
-        (Refusal::Unfit, false) => {
+        (CollapseRefusal::Unfit, false) => {
             "the kernel never collapses such memory: it is advised against (MADV_NOHUGEPAGE), watched by userfaultfd, or held by a device"
         }
-        (Refusal::Busy, _) => "in use right now: try again",
-        (Refusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
-        (Refusal::GroupFull, _) => "its cgroup may not have more memory",
+        (CollapseRefusal::Busy, _) => "in use right now: try again",
+        (CollapseRefusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
+        (CollapseRefusal::GroupFull, _) => "its cgroup may not have more memory",
     }
 }
 
@@ -220,8 +230,8 @@ mod tests {
         let mut out = child.stdout.take().unwrap();
         let mut step = || out.read_exact(&mut [0]).unwrap();
         step();
-        let image = Image::of(child.id().cast_signed()).unwrap();
-        let options = Options { with_files: false, later: None };
+        let image = ImageIdentity::of(child.id().cast_signed()).unwrap();
+        let options = CollapseOptions { with_files: false, later: None };
         assert!(look_again(&image, options).is_ok());
         child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         step();

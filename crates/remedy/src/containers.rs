@@ -4,15 +4,15 @@
 //! Values are strings in double quotes. Compose expands `$NAME`, and Kubernetes expands `$(NAME)`. Both read
 //! `$$` as `$`, so each `$` is doubled. The user fills in the names in capitals.
 
-use crate::receipt::{Start, all_of, environment_alone};
+use crate::receipt::{TestedStart, all_of, environment_alone};
 use pagewise_model::name::yaml_string;
-use pagewise_model::plan::{ContainerLines, Dose};
+use pagewise_model::plan::{ContainerLines, RemedyDose};
 
 /// The lines for these doses on this start.
 ///
 /// # Errors
 /// A sentence that says why no lines are possible.
-pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String> {
+pub fn lines(doses: &[RemedyDose], start: &TestedStart<'_>) -> Result<ContainerLines, String> {
     let settings = all_of(doses);
     if !environment_alone(&settings) {
         return Err("put pagewise into the image and use the first line".to_owned());
@@ -41,17 +41,23 @@ pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::receipt::Here;
+    use crate::receipt::ReceiptConditions;
     use crate::registry::tests_support::parse;
     use std::ffi::OsString;
 
     fn of(list: &str, environment: &[(&str, &str)]) -> Result<ContainerLines, String> {
         let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
-        let here = Here { environment: environment.collect(), ..Here::default() };
+        let here = ReceiptConditions {
+            environment: environment.collect(),
+            ..ReceiptConditions::default()
+        };
         let command: Vec<OsString> = vec!["redis-server".into()];
         let quote = |word: &[u8]| format!("'{}'", String::from_utf8_lossy(word));
         let (command, here) = (&command[..], &here);
-        lines(&parse(list).unwrap(), &Start { command, input: None, here, system: false, quote })
+        lines(
+            &parse(list).unwrap(),
+            &TestedStart { command, input: None, here, system: false, quote },
+        )
     }
 
     #[test]

@@ -9,26 +9,26 @@
 //! that reads in order may get large folios anyway, through read-ahead. The experiment compares with what a
 //! plain start leaves.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use crate::warmth;
 use pagewise_model::Bytes;
-use pagewise_model::cache::Slot;
+use pagewise_model::cache::CacheSlot;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
+use pagewise_model::plan::{ArmSettings, FileKind, HugeFile, RemedyCandidate, RemedyDose};
 
 /// Maximum number of files; the largest come first.
 const MOST: usize = 16;
 
-pub(crate) struct FileHuge;
+pub(crate) struct FileHugeRemedy;
 
 /// Slots of a file that could be huge but are not.
 fn small_slots(file: &UsedFile, slot: u64) -> u64 {
-    (file.size_bytes.0 / slot).saturating_sub(file.slots.count(Slot::Huge))
+    (file.size_bytes.0 / slot).saturating_sub(file.slots.count(CacheSlot::Huge))
 }
 
-impl Remedy for FileHuge {
+impl Remedy for FileHugeRemedy {
     fn name(&self) -> &'static str {
         warmth::FILE_HUGE
     }
@@ -39,16 +39,16 @@ impl Remedy for FileHuge {
         "the files, separated by :; no comma in their paths"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             return Err("name the files that the program reads: file-huge=FILE:FILE".to_owned());
         }
         let huge_files = warmth::parse(parameter, FileKind::Input)?;
         let parameter = warmth::spell(&huge_files);
-        Ok(self.with(&parameter, Settings { huge_files, ..Settings::default() }))
+        Ok(self.with(&parameter, ArmSettings { huge_files, ..ArmSettings::default() }))
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         let Some(traced) = evidence.traced() else {
             return self.unfit("the files that it reads could not be examined");
         };
@@ -77,16 +77,16 @@ impl Remedy for FileHuge {
         let name = |file: &&UsedFile| HugeFile { path: file.path.clone(), kind: FileKind::Input };
         let huge_files: Vec<HugeFile> = free.iter().map(name).collect();
         let parameter = warmth::spell(&huge_files);
-        let dose = self.with(&parameter, Settings { huge_files, ..Settings::default() });
+        let dose = self.with(&parameter, ArmSettings { huge_files, ..ArmSettings::default() });
         let ceiling = evidence.share(CostKind::FileCopies) + evidence.share(CostKind::FileFaults);
         self.fitting(why, ceiling, vec![dose])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FilesHuge
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FilesHuge
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         Vec::from(warmth::NOTES.map(str::to_owned))
     }
 }

@@ -3,16 +3,16 @@
 //!
 //! These are settings of the whole machine (`hugepages-64kB/enabled` and that of the largest size, Linux
 //! 6.8): other programs that fault meanwhile get no 2 MiB pages either. The holder of the settings lock
-//! ([`Permit`]) changes them, and they are restored on every way out. A record beside the lock contains the
+//! ([`PoolPermit`]) changes them, and they are restored on every way out. A record beside the lock contains the
 //! previous values, so root's next start of pagewise restores what a killed process left ([`repair`]). A
 //! value that another process has changed since stays.
 //!
 //! Not seen: another process that writes the same value. Overhead: two small writes.
 
-use crate::reservation::{Permit, boot};
+use crate::reservation::{PoolPermit, boot};
 use pagewise_kernel::dirs;
 use pagewise_kernel::lock::SettingsLock;
-use pagewise_kernel::trusted_path::Missing;
+use pagewise_kernel::trusted_path::MissingName;
 use pagewise_kernel::{state_file, thp};
 use pagewise_model::PageSize;
 use pagewise_model::machine::SmallFolios;
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 /// Name of the record in the machine's directory.
 const NAME: &str = "folios-changed.json";
-const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+const LIMITS: state_file::StateFileLimits =
+    state_file::StateFileLimits { most_age: Duration::MAX, most_bytes: 2000 };
 /// The words that the kernel uses there. Nothing else is ever restored.
 const WORDS: [&str; 4] = ["always", "inherit", "madvise", "never"];
 /// Wanted words for the small folios and the largest ones.
@@ -40,7 +41,7 @@ pub(crate) fn is_as_wanted(folios: &SmallFolios, for_all: Option<&str>) -> bool 
 
 /// One setting, its previous word and its new word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Changed {
+struct FolioSwitch {
     page_bytes: PageSize,
     before: String,
     since: String,
@@ -48,12 +49,12 @@ struct Changed {
 
 /// The changed settings, with their previous words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct FolioSwitchRecord {
     boot_id: String,
-    changed: Vec<Changed>,
+    changed: Vec<FolioSwitch>,
 }
 
-impl Record {
+impl FolioSwitchRecord {
     /// Restores the settings that have not been changed since.
     fn undo(&self, root: &Path) -> Result<(), String> {
         for one in &self.changed {
@@ -71,24 +72,24 @@ impl Record {
 
 /// Changed settings, restored when this is dropped. Holds the lock that long.
 #[derive(Debug)]
-pub struct Switched {
-    _permit: Permit,
+pub struct FolioSwitches {
+    _permit: PoolPermit,
     record: PathBuf,
     root: PathBuf,
-    changed: Option<Record>,
+    changed: Option<FolioSwitchRecord>,
 }
 
-impl Switched {
+impl FolioSwitches {
     /// Changes the settings below `root`.
-    fn set(permit: &Permit, root: &Path) -> Result<Self, String> {
+    fn set(permit: &PoolPermit, root: &Path) -> Result<Self, String> {
         let failed = |error: pagewise_kernel::SysError| error.to_string();
         let sizes = [SmallFolios::SIZE, pagewise_kernel::page_size::huge()];
         let mut changed = Vec::new();
         for (page_bytes, since) in sizes.into_iter().zip(WANTED) {
             let before = thp::word(root, page_bytes).map_err(failed)?;
-            changed.push(Changed { page_bytes, before, since: since.to_owned() });
+            changed.push(FolioSwitch { page_bytes, before, since: since.to_owned() });
         }
-        let record = Record { boot_id: boot().map_err(failed)?, changed };
+        let record = FolioSwitchRecord { boot_id: boot().map_err(failed)?, changed };
         let path = permit.beside(NAME);
         let text = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
         state_file::write(&path, &text).map_err(failed)?;
@@ -114,7 +115,7 @@ impl Switched {
     }
 }
 
-impl Drop for Switched {
+impl Drop for FolioSwitches {
     fn drop(&mut self) {
         if let Some(record) = self.changed.take() {
             // No caller is left to read a message. If this fails, the record stays for the next start.
@@ -124,7 +125,7 @@ impl Drop for Switched {
 }
 
 /// Undoes the changes in a record and removes the record.
-fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
+fn settle(path: &Path, record: &FolioSwitchRecord, root: &Path) -> Result<(), String> {
     // Settings of an earlier boot no longer exist.
     if boot().is_ok_and(|now| now == record.boot_id) {
         record.undo(root)?;
@@ -138,12 +139,12 @@ fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence that says what is in the way, and what would help.
-pub fn ensure(permit: Option<&Permit>) -> Result<Option<Switched>, String> {
+pub fn ensure(permit: Option<&PoolPermit>) -> Result<Option<FolioSwitches>, String> {
     let now = thp::small_folios().map_err(|error| in_the_way(&error))?;
     let for_all = thp::enabled().ok();
     match permit {
         _ if is_as_wanted(&now, for_all.as_deref()) => Ok(None),
-        Some(permit) => Switched::set(permit, thp::root()).map(Some),
+        Some(permit) => FolioSwitches::set(permit, thp::root()).map(Some),
         None => Err(unlock(&now)),
     }
 }
@@ -176,7 +177,7 @@ pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let directory = dirs::machine_dir(Missing::Ends).ok().flatten()?;
+    let directory = dirs::machine_dir(MissingName::Ends).ok().flatten()?;
     repair_in(&directory, thp::root())
 }
 
@@ -188,7 +189,7 @@ fn repair_in(directory: &Path, root: &Path) -> Option<String> {
     let kept = state_file::read(&path, LIMITS)?;
     let done = serde_json::from_slice(&kept.text)
         .map_err(|error| error.to_string())
-        .and_then(|record: Record| settle(&path, &record, root));
+        .and_then(|record: FolioSwitchRecord| settle(&path, &record, root));
     Some(match done {
         Ok(()) => "restored the huge page settings that a killed run had changed".to_owned(),
         Err(why) => format!(
@@ -236,13 +237,13 @@ mod tests {
     #[test]
     fn what_was_changed_is_put_back_unless_somebody_has_changed_it_since() {
         let (directory, root) = (tempfile::tempdir().unwrap(), machine("never", "inherit"));
-        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
-        let switched = Switched::set(&permit, root.path()).unwrap();
+        let permit = PoolPermit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        let switched = FolioSwitches::set(&permit, root.path()).unwrap();
         assert_eq!(words(root.path()), ["madvise", "never"]);
         assert!(directory.path().join(NAME).exists());
         switched.put_back().unwrap();
         assert_eq!(words(root.path()), ["never", "inherit"]);
-        let switched = Switched::set(&permit, root.path()).unwrap();
+        let switched = FolioSwitches::set(&permit, root.path()).unwrap();
         thp::set_word(root.path(), SmallFolios::SIZE, "always").unwrap();
         drop(switched);
         assert_eq!(words(root.path()), ["always", "inherit"]);
@@ -253,15 +254,18 @@ mod tests {
     fn what_a_kill_left_is_put_back_and_nothing_else_is_ever_written() {
         let (directory, root) = (tempfile::tempdir().unwrap(), machine("never", "inherit"));
         assert_eq!(repair_in(directory.path(), root.path()), None);
-        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
-        let mut switched = Switched::set(&permit, root.path()).unwrap();
+        let permit = PoolPermit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        let mut switched = FolioSwitches::set(&permit, root.path()).unwrap();
         let mut record = switched.changed.take().unwrap();
         drop((switched, permit));
         let reported = repair_in(directory.path(), root.path()).unwrap();
         assert!(reported.starts_with("restored"), "{reported}");
         assert_eq!(words(root.path()), ["never", "inherit"]);
-        record.changed[0] =
-            Changed { before: "odd".into(), since: "never".into(), ..record.changed[0].clone() };
+        record.changed[0] = FolioSwitch {
+            before: "odd".into(),
+            since: "never".into(),
+            ..record.changed[0].clone()
+        };
         let text = serde_json::to_vec(&record).unwrap();
         state_file::write(&directory.path().join(NAME), &text).unwrap();
         repair_in(directory.path(), root.path()).unwrap();
@@ -278,8 +282,8 @@ mod tests {
     #[test]
     fn a_kernel_without_them_is_an_error() {
         let (directory, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
-        assert!(Switched::set(&permit, root.path()).unwrap_err().contains("hugepages-64kB"));
+        let permit = PoolPermit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        assert!(FolioSwitches::set(&permit, root.path()).unwrap_err().contains("hugepages-64kB"));
         assert!(!directory.path().join(NAME).exists());
     }
 }

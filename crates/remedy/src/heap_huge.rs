@@ -15,13 +15,13 @@
 //! huge pages. After fork, the first write to a huge page splits it. A program that touches its memory
 //! sparsely gets slower, so the remedy is only kept after proof.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
-use crate::target::Target;
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+use crate::target::TargetProgram;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings, Watch};
+use pagewise_model::plan::{ArmSettings, EnvMerge, RemedyCandidate, RemedyDose, WatchAction};
 use pagewise_tracee::jvm;
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(crate) const WORTH: Bytes = Bytes::mib(4);
 /// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "advise-huge";
 
-pub(crate) struct HeapHuge;
+pub(crate) struct HeapHugeRemedy;
 
 /// Entries of the variable that holds glibc's tunables.
 pub(crate) fn tunable(entries: Vec<String>) -> EnvMerge {
@@ -76,17 +76,21 @@ pub(crate) fn switch(allocator: Allocator) -> Vec<EnvMerge> {
     }
 }
 
-impl HeapHuge {
+impl HeapHugeRemedy {
     /// The switches of `allocators`, under the name `parameter`.
-    fn switches(&self, parameter: &str, allocators: &[Allocator]) -> Dose {
+    fn switches(&self, parameter: &str, allocators: &[Allocator]) -> RemedyDose {
         let env = allocators.iter().copied().flat_map(switch).collect();
         let is_java = allocators.contains(&Allocator::Hotspot);
         let jvm_options = is_java.then(|| JAVA_OPTION.to_owned()).into_iter().collect();
-        self.with(parameter, Settings { env, jvm_options, ..Settings::default() })
+        self.with(parameter, ArmSettings { env, jvm_options, ..ArmSettings::default() })
     }
 
     /// The switches of the allocators that these processes use; `None` without any.
-    fn switches_for(&self, processes: &[&ProcessSeen], evidence: &Evidence<'_>) -> Option<Dose> {
+    fn switches_for(
+        &self,
+        processes: &[&TracedProcess],
+        evidence: &RemedyEvidence<'_>,
+    ) -> Option<RemedyDose> {
         let used = |one: &&(&str, Allocator)| {
             processes.iter().any(|p| p.allocator == one.1 && has_switch(p, evidence))
         };
@@ -101,21 +105,21 @@ impl HeapHuge {
     }
 
     /// Whether one of those variables reaches this process.
-    pub(crate) fn has_env_switch(process: &ProcessSeen) -> bool {
+    pub(crate) fn has_env_switch(process: &TracedProcess) -> bool {
         !switch(process.allocator).is_empty()
             && switch_works(process.allocator, process.glibc_huge_tunable)
     }
 
-    fn inject(&self, machine: &Machine) -> Dose {
+    fn inject(&self, machine: &Machine) -> RemedyDose {
         // A quarter of the machine. For a larger tree, rounding every mapping up to huge pages could push the
         // machine into reclaim.
         let growth_limit_bytes = Bytes(machine.memory_bytes.0 / 4);
-        let watches = vec![Watch::AdviseHuge { min_bytes: INJECT_MIN, growth_limit_bytes }];
-        self.with(INJECT, Settings { watches, ..Settings::default() })
+        let watches = vec![WatchAction::AdviseHuge { min_bytes: INJECT_MIN, growth_limit_bytes }];
+        self.with(INJECT, ArmSettings { watches, ..ArmSettings::default() })
     }
 
     /// The parameter for the allocator found in a program's file.
-    pub(crate) fn parameter_for_file(&self, target: &Target) -> String {
+    pub(crate) fn parameter_for_file(&self, target: &TargetProgram) -> String {
         let works = switch_works(target.allocator(), target.glibc_huge_tunable());
         let parameter = match target.allocator() {
             Allocator::Hotspot if target.file().is_some_and(jvm::is_launcher_name) => JAVA,
@@ -143,14 +147,14 @@ impl HeapHuge {
 
 /// Anonymous memory of a process that huge pages could serve but do not yet: the resident memory at its peak,
 /// less mapped files.
-pub(crate) fn small_bytes(process: &ProcessSeen) -> u64 {
+pub(crate) fn small_bytes(process: &TracedProcess) -> u64 {
     let peak = process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0);
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
 /// Whether the allocator of a process has a switch. If that is unknown for a glibc, it is assumed: the arm's
 /// counter will show it. The switch of Java programs counts only if it leaves the output unchanged.
-fn has_switch(process: &ProcessSeen, evidence: &Evidence<'_>) -> bool {
+fn has_switch(process: &TracedProcess, evidence: &RemedyEvidence<'_>) -> bool {
     let first = evidence.processes().first();
     let is_silent = || first.is_some_and(|p| jvm::is_launcher_name(Path::new(&p.exe)));
     let is_usable = process.allocator != Allocator::Hotspot || evidence.has_log || is_silent();
@@ -162,7 +166,7 @@ pub(crate) fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool
     !old_glibc && SWITCHED.iter().any(|(_, switched)| *switched == allocator)
 }
 
-impl Remedy for HeapHuge {
+impl Remedy for HeapHugeRemedy {
     fn name(&self) -> &'static str {
         "heap-huge"
     }
@@ -173,7 +177,7 @@ impl Remedy for HeapHuge {
         "glibc, jemalloc, mimalloc, java (joined by +), tunable (the first three), inject;\n    without one, tunable, java or inject by the program's allocator"
     }
 
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String> {
         match parameter {
             "" | ALL => {
                 let others = SWITCHED.iter().filter(|(name, _)| *name != JAVA);
@@ -192,25 +196,25 @@ impl Remedy for HeapHuge {
         }
     }
 
-    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
+    fn parameter_for(&self, target: &dyn Fn() -> TargetProgram) -> String {
         self.parameter_for_file(&target())
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if let Some(why) = Self::refusal(evidence.machine) {
             return self.unfit(why);
         }
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
-        let wide: Vec<&ProcessSeen> =
+        let wide: Vec<&TracedProcess> =
             evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0).collect();
         let Some(largest) = wide.iter().max_by_key(|p| small_bytes(p)) else {
             return self.unfit(format!(
                 "no process has {WORTH} or more of anonymous memory on small pages"
             ));
         };
-        let mut doses: Vec<Dose> = self.switches_for(&wide, evidence).into_iter().collect();
+        let mut doses: Vec<RemedyDose> = self.switches_for(&wide, evidence).into_iter().collect();
         let injectable =
             wide.iter().any(|p| !has_switch(p, evidence) && p.churn.large_mmap_calls > 0);
         if injectable {
@@ -231,11 +235,11 @@ impl Remedy for HeapHuge {
         self.fitting(why, ceiling(evidence), doses)
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::HugeFaults
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::HugeFaults
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         let mut notes = vec![
             "memory is rounded up to 2 MiB pages; programs that use it sparsely need more"
                 .to_owned(),
@@ -267,7 +271,7 @@ impl Remedy for HeapHuge {
 
 /// Share of time that huge pages could save at most: faults at the difference in price, copies of page tables
 /// by forks, and all address translation.
-pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
+pub(crate) fn ceiling(evidence: &RemedyEvidence<'_>) -> f64 {
     let huge_page = evidence.machine.huge_page_bytes.known().map_or(1, |p| p.bytes());
     let pages = (huge_page / evidence.machine.base_page_bytes.bytes()).max(1);
     let prices = evidence.prices;
@@ -283,7 +287,7 @@ pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
 
 /// Like [`ceiling`], for folios of `pages` base pages. Their price is unknown, so it assumes that everything
 /// except clearing and one fault per folio is saved.
-pub(crate) fn ceiling_on(evidence: &Evidence<'_>, pages: u64) -> f64 {
+pub(crate) fn ceiling_on(evidence: &RemedyEvidence<'_>, pages: u64) -> f64 {
     let saved = 1.0 - 1.0 / pages.max(1) as f64;
     let kinds = [CostKind::AnonFaults, CostKind::AddressTranslation];
     evidence.diagnosis.share(&kinds) * saved

@@ -12,22 +12,25 @@
 //! Cost: memory is rounded up to 64 KiB, and a fault clears 16 pages.
 
 use crate::folio_switches::{absent, is_as_wanted, unlock};
-use crate::heap_huge::{HeapHuge, WORTH, ceiling_on, small_bytes};
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::heap_huge::{HeapHugeRemedy, WORTH, ceiling_on, small_bytes};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
-use pagewise_model::look::ProcessSeen;
+use pagewise_model::look::TracedProcess;
 use pagewise_model::machine::{Machine, SmallFolios};
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 
 /// Its name, and the prefix of messages about its settings.
 pub const NAME: &str = "heap-mthp";
 
-pub(crate) struct HeapMthp;
+pub(crate) struct HeapMthpRemedy;
 
-impl HeapMthp {
-    fn on_folios(&self) -> Dose {
-        let env = HeapHuge::switches_of_all();
-        self.with("", Settings { env, folios: Some(SmallFolios::SIZE), ..Settings::default() })
+impl HeapMthpRemedy {
+    fn on_folios(&self) -> RemedyDose {
+        let env = HeapHugeRemedy::switches_of_all();
+        self.with(
+            "",
+            ArmSettings { env, folios: Some(SmallFolios::SIZE), ..ArmSettings::default() },
+        )
     }
 
     /// Why the kernel cannot serve heaps with them; `None` if it can.
@@ -43,7 +46,7 @@ impl HeapMthp {
     }
 }
 
-impl Remedy for HeapMthp {
+impl Remedy for HeapMthpRemedy {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -54,7 +57,7 @@ impl Remedy for HeapMthp {
         "none; run --system changes the kernel's settings while the program runs"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             Ok(self.on_folios())
         } else {
@@ -66,16 +69,16 @@ impl Remedy for HeapMthp {
         &["heap-huge", "heap-small", "pool", "allocator"]
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if let Some(why) =
-            HeapHuge::refusal(evidence.machine).or_else(|| Self::refusal(evidence.machine))
+            HeapHugeRemedy::refusal(evidence.machine).or_else(|| Self::refusal(evidence.machine))
         {
             return self.unfit(why);
         }
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
-        let has_switch = |p: &&ProcessSeen| HeapHuge::has_env_switch(p);
+        let has_switch = |p: &&TracedProcess| HeapHugeRemedy::has_env_switch(p);
         let wide = evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0);
         let Some(largest) = wide.filter(has_switch).max_by_key(|p| small_bytes(p)) else {
             return self.unfit(format!(
@@ -92,11 +95,11 @@ impl Remedy for HeapMthp {
         self.fitting(why, ceiling_on(evidence, pages), vec![self.on_folios()])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FolioFaults
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FolioFaults
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec![
             "while this runs, no program on the machine gets new 2 MiB pages for anonymous memory"
                 .to_owned(),
@@ -120,22 +123,22 @@ mod tests {
 
     #[test]
     fn the_switches_decide_and_what_would_help_is_named() {
-        let refusal = |small, largest, may| HeapMthp::refusal(&machine(small, largest, may));
+        let refusal = |small, largest, may| HeapMthpRemedy::refusal(&machine(small, largest, may));
         assert_eq!(refusal("madvise", "never", false), None);
         assert_eq!(refusal("never", "inherit", true), None);
         let off = refusal("never", "inherit", false).unwrap();
         assert!(off.contains("64 KiB") && off.contains("as root with --system"), "{off}");
         assert!(refusal("always", "never", true).unwrap().contains("on for all"));
-        let none = HeapMthp::refusal(&constructed::machine()).unwrap();
+        let none = HeapMthpRemedy::refusal(&constructed::machine()).unwrap();
         assert!(none.contains("Linux 6.8"), "{none}");
     }
 
     #[test]
     fn the_dose_asks_for_folios_by_the_allocators_switches() {
-        let dose = HeapMthp.dose("", &constructed::machine()).unwrap();
+        let dose = HeapMthpRemedy.dose("", &constructed::machine()).unwrap();
         assert_eq!(dose.spec(), NAME);
         assert!(dose.settings.needs_machine());
         assert_eq!(dose.settings.env[0].entries, ["glibc.malloc.hugetlb=1"]);
-        assert!(HeapMthp.dose("1", &constructed::machine()).is_err());
+        assert!(HeapMthpRemedy.dose("1", &constructed::machine()).is_err());
     }
 }

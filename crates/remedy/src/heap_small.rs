@@ -5,33 +5,33 @@
 //! huge pages to all programs (`enabled=always`) or the program requests them. Cost: every fault fills one
 //! small page again, and files lose their 2 MiB mappings too.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings, ThpRestriction};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose, ThpRestriction};
 
-pub(crate) struct HeapSmall;
+pub(crate) struct HeapSmallRemedy;
 
-impl HeapSmall {
-    fn off(&self) -> Dose {
-        self.with("", Settings { thp: Some(ThpRestriction::Off), ..Settings::default() })
+impl HeapSmallRemedy {
+    fn off(&self) -> RemedyDose {
+        self.with("", ArmSettings { thp: Some(ThpRestriction::Off), ..ArmSettings::default() })
     }
 }
 
 /// Anonymous memory on huge pages at the end of the processes.
-fn at_end(evidence: &Evidence<'_>) -> u64 {
+fn at_end(evidence: &RemedyEvidence<'_>) -> u64 {
     evidence.processes().iter().map(|process| process.anon_huge_bytes.0).sum()
 }
 
 /// Anonymous memory on huge pages when the program held most. A look at its end misses what it has freed
 /// since.
-fn at_peak(evidence: &Evidence<'_>) -> u64 {
+fn at_peak(evidence: &RemedyEvidence<'_>) -> u64 {
     let processes = evidence.memory.iter().flat_map(|memory| &memory.processes);
     processes.filter_map(|process| Some(process.half_used.known()?.huge_bytes.0)).sum()
 }
 
-impl Remedy for HeapSmall {
+impl Remedy for HeapSmallRemedy {
     fn name(&self) -> &'static str {
         "heap-small"
     }
@@ -42,7 +42,7 @@ impl Remedy for HeapSmall {
         "none"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             Ok(self.off())
         } else {
@@ -54,7 +54,7 @@ impl Remedy for HeapSmall {
         &["heap-huge"]
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
@@ -71,7 +71,7 @@ impl Remedy for HeapSmall {
         self.fitting(format!("{} on huge pages already", Bytes(huge)), ceiling, vec![self.off()])
     }
 
-    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit_for_memory(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         let huge = at_end(evidence).max(at_peak(evidence));
         let all: u64 = evidence.processes().iter().map(|p| p.peak_rss_bytes.0).sum();
         if huge == 0 {
@@ -81,11 +81,11 @@ impl Remedy for HeapSmall {
         self.fitting(why, huge as f64 / all.max(1) as f64, vec![self.off()])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FaultsAdded
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FaultsAdded
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec!["2 MiB mappings of files (program text) are refused too".to_owned()]
     }
 }

@@ -11,13 +11,15 @@
 
 use crate::recache;
 use crate::reservation::boot;
-use pagewise_kernel::hugetext::Tree;
+use pagewise_kernel::hugetext::HugetextTree;
 use pagewise_kernel::lock::SettingsLock;
 use pagewise_kernel::proc::meminfo;
-use pagewise_kernel::trusted_path::Missing;
+use pagewise_kernel::trusted_path::MissingName;
 use pagewise_kernel::{SysError, dirs, page_size, state_file};
 use pagewise_model::text::HugeTotals;
-use pagewise_model::text_system::{Change, Cleaner, Hugetext, Mode, Setting, TextSystem};
+use pagewise_model::text_system::{
+    HugePageCleaner, HugetextChange, HugetextMode, HugetextSetting, HugetextState, TextSystem,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,23 +28,24 @@ use std::time::Duration;
 /// Name of the record in the machine's directory.
 const NAME: &str = "hugetext-changed.json";
 /// A record is void after its boot; its age does not matter.
-const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+const LIMITS: state_file::StateFileLimits =
+    state_file::StateFileLimits { most_age: Duration::MAX, most_bytes: 2000 };
 
 /// Value of a setting before its first change, and the last value that was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct KeptSetting {
     before: u64,
     set: u64,
 }
 
 /// Settings that were changed since a boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct HugetextRecord {
     boot_id: String,
-    settings: BTreeMap<Setting, Kept>,
+    settings: BTreeMap<HugetextSetting, KeptSetting>,
 }
 
-impl Record {
+impl HugetextRecord {
     /// The record of this boot; empty if there is none.
     fn read(path: &Path, boot_id: String) -> Self {
         let text = state_file::read(path, LIMITS);
@@ -88,21 +91,21 @@ pub enum HugetextError {
 
 /// The settings of a machine, with the record of what was changed.
 #[derive(Debug)]
-pub struct Settings {
-    tree: Tree,
+pub struct HugetextControl {
+    tree: HugetextTree,
     record: PathBuf,
 }
 
-impl Settings {
+impl HugetextControl {
     /// The settings of this machine.
     ///
     /// # Errors
     /// When no place for the record is available.
     pub fn own() -> Result<Self, HugetextError> {
         let none = || HugetextError::Record("there is no /run to record the change in".to_owned());
-        let directory = dirs::machine_dir(Missing::IsMade);
+        let directory = dirs::machine_dir(MissingName::IsMade);
         let directory = directory.map_err(|error| HugetextError::Record(error.to_string()))?;
-        Ok(Self { tree: Tree::own(), record: directory.ok_or_else(none)?.join(NAME) })
+        Ok(Self { tree: HugetextTree::own(), record: directory.ok_or_else(none)?.join(NAME) })
     }
 
     /// Sets one of them and records its previous value.
@@ -112,21 +115,25 @@ impl Settings {
     pub fn set(
         &self,
         _lock: &SettingsLock,
-        setting: Setting,
+        setting: HugetextSetting,
         value: u64,
-    ) -> Result<Change, HugetextError> {
+    ) -> Result<HugetextChange, HugetextError> {
         self.change(setting, value)
     }
 
-    fn change(&self, setting: Setting, value: u64) -> Result<Change, HugetextError> {
+    fn change(
+        &self,
+        setting: HugetextSetting,
+        value: u64,
+    ) -> Result<HugetextChange, HugetextError> {
         check(setting, value)?;
         let now = self.tree.get(setting)?;
-        let mut record = Record::read(&self.record, boot()?);
+        let mut record = HugetextRecord::read(&self.record, boot()?);
         // The value before the first change, unless another process has set a value since.
         let first = record.settings.get(&setting).filter(|kept| kept.set == now);
         let before = first.map_or(now, |kept| kept.before);
         let former = record.clone();
-        record.settings.insert(setting, Kept { before, set: value });
+        record.settings.insert(setting, KeptSetting { before, set: value });
         record.write(&self.record)?;
         if let Err(error) = self.tree.set(setting, value) {
             // Nothing was changed, so the previous record is restored.
@@ -138,7 +145,7 @@ impl Settings {
             record.write(&self.record)?;
         }
         match self.tree.get(setting)? {
-            after if after == value => Ok(Change { setting, before: now, after }),
+            after if after == value => Ok(HugetextChange { setting, before: now, after }),
             now => Err(HugetextError::NotTaken { file: setting.into_str(), asked: value, now }),
         }
     }
@@ -147,18 +154,25 @@ impl Settings {
     ///
     /// # Errors
     /// The obstacle. The record still contains what must be restored.
-    pub fn undo(&self, _lock: &SettingsLock) -> Result<(Vec<Change>, Vec<String>), HugetextError> {
+    pub fn undo(
+        &self,
+        _lock: &SettingsLock,
+    ) -> Result<(Vec<HugetextChange>, Vec<String>), HugetextError> {
         self.put_back()
     }
 
-    fn put_back(&self) -> Result<(Vec<Change>, Vec<String>), HugetextError> {
-        let mut record = Record::read(&self.record, boot()?);
+    fn put_back(&self) -> Result<(Vec<HugetextChange>, Vec<String>), HugetextError> {
+        let mut record = HugetextRecord::read(&self.record, boot()?);
         let (mut changes, mut notes) = (Vec::new(), Vec::new());
         while let Some((setting, kept)) = record.settings.first_key_value().map(|(k, v)| (*k, *v)) {
             let now = self.tree.get(setting)?;
             if now == kept.set {
                 self.tree.set(setting, kept.before)?;
-                changes.push(Change { setting, before: now, after: self.tree.get(setting)? });
+                changes.push(HugetextChange {
+                    setting,
+                    before: now,
+                    after: self.tree.get(setting)?,
+                });
             } else {
                 notes.push(format!(
                     "something else changed {} to {now}, so pagewise leaves it",
@@ -173,7 +187,7 @@ impl Settings {
 
     /// The current settings; `None` if the kernel has no hugetext.
     #[must_use]
-    pub fn now(&self) -> Option<Hugetext> {
+    pub fn now(&self) -> Option<HugetextState> {
         self.tree.hugetext()
     }
 
@@ -181,7 +195,7 @@ impl Settings {
     ///
     /// # Errors
     /// When this account lacks permission, or the file does not exist.
-    pub fn clean(&self, _lock: &SettingsLock, cleaner: Cleaner) -> Result<(), SysError> {
+    pub fn clean(&self, _lock: &SettingsLock, cleaner: HugePageCleaner) -> Result<(), SysError> {
         self.tree.clean(cleaner)
     }
 }
@@ -190,10 +204,10 @@ impl Settings {
 ///
 /// # Errors
 /// When it is too large.
-pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
+pub fn check(setting: HugetextSetting, value: u64) -> Result<(), HugetextError> {
     let most = match setting {
-        Setting::Mode => Mode::Both.number(),
-        Setting::PadThreshold => page_size::huge().bytes() - 1,
+        HugetextSetting::Mode => HugetextMode::Both.number(),
+        HugetextSetting::PadThreshold => page_size::huge().bytes() - 1,
     };
     if value > most {
         return Err(HugetextError::Range { file: setting.into_str(), most, asked: value });
@@ -207,7 +221,7 @@ pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
 /// # Errors
 /// When `/proc/meminfo` cannot be read.
 pub fn look() -> Result<TextSystem, SysError> {
-    let tree = Tree::own();
+    let tree = HugetextTree::own();
     Ok(TextSystem {
         hugetext: tree.hugetext(),
         boot_mode: tree.boot_mode(),
@@ -239,34 +253,37 @@ mod tests {
     use std::process::Command;
 
     /// The tree of a kernel with hugetext, in mode 1 with a threshold of one page, and the place of a record.
-    fn recorded() -> (tempfile::TempDir, Settings) {
+    fn recorded() -> (tempfile::TempDir, HugetextControl) {
         let dir = tempfile::tempdir().unwrap();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hugetext");
         let copied =
             Command::new("cp").arg("-r").arg(fixture).arg(dir.path().join("root")).status();
         assert!(copied.unwrap().success());
-        let tree = Tree::at(&dir.path().join("root"));
-        let settings = Settings { tree, record: dir.path().join(NAME) };
+        let tree = HugetextTree::at(&dir.path().join("root"));
+        let settings = HugetextControl { tree, record: dir.path().join(NAME) };
         (dir, settings)
     }
 
-    fn get(settings: &Settings) -> (u64, u64) {
+    fn get(settings: &HugetextControl) -> (u64, u64) {
         let of = |setting| settings.tree.get(setting).unwrap();
-        (of(Setting::Mode), of(Setting::PadThreshold))
+        (of(HugetextSetting::Mode), of(HugetextSetting::PadThreshold))
     }
 
     #[test]
     fn every_mode_is_set_and_the_first_comes_back() {
         let (_dir, settings) = recorded();
         let (first, page) = get(&settings);
-        for mode in [Mode::Off, Mode::Generated, Mode::Both] {
+        for mode in [HugetextMode::Off, HugetextMode::Generated, HugetextMode::Both] {
             let before = get(&settings).0;
-            let change = settings.change(Setting::Mode, mode.number()).unwrap();
-            assert_eq!(change, Change { setting: Setting::Mode, before, after: mode.number() });
+            let change = settings.change(HugetextSetting::Mode, mode.number()).unwrap();
+            assert_eq!(
+                change,
+                HugetextChange { setting: HugetextSetting::Mode, before, after: mode.number() }
+            );
             let found = settings.tree.hugetext().unwrap();
             assert_eq!(found.mode, Fact::Known(mode));
         }
-        settings.change(Setting::PadThreshold, 0).unwrap();
+        settings.change(HugetextSetting::PadThreshold, 0).unwrap();
         assert_eq!(get(&settings), (3, 0));
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), notes.len()), (2, 0), "{notes:?}");
@@ -278,26 +295,26 @@ mod tests {
     fn what_is_set_as_it_was_leaves_no_record() {
         let (_dir, settings) = recorded();
         let first = get(&settings).0;
-        settings.change(Setting::Mode, 2).unwrap();
+        settings.change(HugetextSetting::Mode, 2).unwrap();
         assert!(settings.record.exists());
-        settings.change(Setting::Mode, first).unwrap();
+        settings.change(HugetextSetting::Mode, first).unwrap();
         assert!(!settings.record.exists());
-        settings.change(Setting::Mode, first).unwrap();
+        settings.change(HugetextSetting::Mode, first).unwrap();
         assert!(!settings.record.exists());
     }
 
     #[test]
     fn what_another_has_set_is_left() {
         let (_dir, settings) = recorded();
-        settings.change(Setting::Mode, 3).unwrap();
-        settings.tree.set(Setting::Mode, 2).unwrap();
+        settings.change(HugetextSetting::Mode, 3).unwrap();
+        settings.tree.set(HugetextSetting::Mode, 2).unwrap();
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), get(&settings).0), (0, 2));
         assert!(notes[0].contains("to 2, so pagewise leaves it"), "{notes:?}");
         // After a new start, this is the value that comes back.
-        settings.change(Setting::Mode, 0).unwrap();
-        settings.tree.set(Setting::Mode, 2).unwrap();
-        settings.change(Setting::Mode, 1).unwrap();
+        settings.change(HugetextSetting::Mode, 0).unwrap();
+        settings.tree.set(HugetextSetting::Mode, 2).unwrap();
+        settings.change(HugetextSetting::Mode, 1).unwrap();
         settings.put_back().unwrap();
         assert_eq!(get(&settings).0, 2);
     }
@@ -306,9 +323,9 @@ mod tests {
     fn a_record_of_a_former_boot_is_void() {
         let (_dir, settings) = recorded();
         let first = get(&settings).0;
-        let former = Kept { before: 3, set: first };
-        let settings_then = BTreeMap::from([(Setting::Mode, former)]);
-        let record = Record { boot_id: "another".into(), settings: settings_then };
+        let former = KeptSetting { before: 3, set: first };
+        let settings_then = BTreeMap::from([(HugetextSetting::Mode, former)]);
+        let record = HugetextRecord { boot_id: "another".into(), settings: settings_then };
         record.write(&settings.record).unwrap();
         assert_eq!(settings.put_back().unwrap(), (Vec::new(), Vec::new()));
         assert_eq!(get(&settings).0, first);
@@ -318,7 +335,8 @@ mod tests {
     fn numbers_outside_of_the_range_are_refused_before_anything_is_written() {
         let (_dir, settings) = recorded();
         let huge = page_size::huge().bytes();
-        for (setting, value) in [(Setting::Mode, 4), (Setting::PadThreshold, huge)] {
+        for (setting, value) in [(HugetextSetting::Mode, 4), (HugetextSetting::PadThreshold, huge)]
+        {
             let error = settings.change(setting, value).unwrap_err().to_string();
             assert!(
                 error.starts_with(setting.into_str()) && error.contains("takes 0 to"),
@@ -326,7 +344,7 @@ mod tests {
             );
         }
         assert!(!settings.record.exists());
-        settings.change(Setting::PadThreshold, huge - 1).unwrap();
+        settings.change(HugetextSetting::PadThreshold, huge - 1).unwrap();
         let found = settings.tree.hugetext().unwrap();
         assert_eq!(found.pad_threshold_bytes, Fact::Known(Bytes(huge - 1)));
     }
@@ -334,8 +352,9 @@ mod tests {
     #[test]
     fn a_kernel_without_the_setting_keeps_no_record() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings { tree: Tree::at(dir.path()), record: dir.path().join(NAME) };
-        let error = settings.change(Setting::Mode, 1).unwrap_err();
+        let settings =
+            HugetextControl { tree: HugetextTree::at(dir.path()), record: dir.path().join(NAME) };
+        let error = settings.change(HugetextSetting::Mode, 1).unwrap_err();
         assert!(matches!(error, HugetextError::Sys(error) if error.is_gone()));
         assert!(!settings.record.exists());
     }
@@ -344,19 +363,22 @@ mod tests {
     fn what_cleans_is_written_to_its_own_file_alone() {
         let (dir, settings) = recorded();
         let before = get(&settings);
-        let read = |cleaner: Cleaner| {
+        let read = |cleaner: HugePageCleaner| {
             std::fs::read_to_string(dir.path().join("root").join(&cleaner.path()[1..])).unwrap()
         };
-        settings.tree.clean(Cleaner::Caches).unwrap();
-        assert_eq!((read(Cleaner::Caches).as_str(), read(Cleaner::Split).as_str()), ("3\n", ""));
-        settings.tree.clean(Cleaner::Split).unwrap();
-        assert_eq!(read(Cleaner::Split), "1\n");
+        settings.tree.clean(HugePageCleaner::Caches).unwrap();
+        assert_eq!(
+            (read(HugePageCleaner::Caches).as_str(), read(HugePageCleaner::Split).as_str()),
+            ("3\n", "")
+        );
+        settings.tree.clean(HugePageCleaner::Split).unwrap();
+        assert_eq!(read(HugePageCleaner::Split), "1\n");
         assert_eq!(get(&settings), before);
     }
 
     #[test]
     fn this_machine_is_looked_at_without_a_change() {
         let found = look().unwrap();
-        assert!(!found.is_changed() && found.cleaners.len() == Cleaner::ALL.len());
+        assert!(!found.is_changed() && found.cleaners.len() == HugePageCleaner::ALL.len());
     }
 }

@@ -8,18 +8,19 @@
 //! Not seen: programs that the program starts, where the variables act too; an allocator in a library of the
 //! program; set-uid programs, whose linker ignores both variables.
 
-use crate::target::Target;
+use crate::target::TargetProgram;
 use pagewise_model::look::Allocator;
-use pagewise_model::plan::{Dose, EnvMerge, LD_PRELOAD, Settings};
+use pagewise_model::plan::{ArmSettings, EnvMerge, LD_PRELOAD, RemedyDose};
 
 /// The tunable that older versions of glibc lack.
 const HUGE: &str = "glibc.malloc.hugetlb";
 
 /// Why the dose cannot act in this program; `None` if it can, or if the file does not show it.
 #[must_use]
-pub fn idle(dose: &Dose, target: &Target) -> Option<String> {
+pub fn idle(dose: &RemedyDose, target: &TargetProgram) -> Option<String> {
     let env = &dose.settings.env;
-    let only_env = Settings { env: env.clone(), pool: dose.settings.pool, ..Settings::default() };
+    let only_env =
+        ArmSettings { env: env.clone(), pool: dose.settings.pool, ..ArmSettings::default() };
     if env.is_empty() || dose.settings != only_env {
         return None;
     }
@@ -30,7 +31,7 @@ pub fn idle(dose: &Dose, target: &Target) -> Option<String> {
 }
 
 /// Why the program does not read this variable, as the end of a sentence about it.
-fn unread(merge: &EnvMerge, target: &Target) -> Option<String> {
+fn unread(merge: &EnvMerge, target: &TargetProgram) -> Option<String> {
     let (allocator, is_static) = (target.allocator(), target.is_static());
     let other = || format!("has the allocator of {allocator}");
     // The file does not show libraries that the user preloads or that another library needs.
@@ -66,22 +67,22 @@ mod tests {
     use super::*;
     use crate::registry::tests_support::parse;
 
-    fn preload() -> Dose {
+    fn preload() -> RemedyDose {
         let env = [LD_PRELOAD, "MALLOC_CONF"].map(|name| EnvMerge {
             name: name.to_owned(),
             separator: Some(':'),
             entries: vec!["x".to_owned()],
         });
-        let settings = Settings { env: env.to_vec(), ..Settings::default() };
-        Dose { remedy: "allocator".into(), parameter: "jemalloc+huge".into(), settings }
+        let settings = ArmSettings { env: env.to_vec(), ..ArmSettings::default() };
+        RemedyDose { remedy: "allocator".into(), parameter: "jemalloc+huge".into(), settings }
     }
 
     #[test]
     fn a_variable_that_nobody_reads_has_no_effect() {
-        let on = |allocator, is_static| Target::with_file("/bin/x", allocator, is_static);
+        let on = |allocator, is_static| TargetProgram::with_file("/bin/x", allocator, is_static);
         let tunable = parse("malloc-keep").unwrap().remove(0);
         let kernel = parse("heap-small").unwrap().remove(0);
-        let said = |dose: &Dose, allocator, is_static| idle(dose, &on(allocator, is_static));
+        let said = |dose: &RemedyDose, allocator, is_static| idle(dose, &on(allocator, is_static));
         let is_static = said(&preload(), Allocator::Glibc, true).unwrap();
         assert!(is_static.starts_with("/bin/x is static, so no library"), "{is_static}");
         assert_eq!(said(&preload(), Allocator::Glibc, false), None);

@@ -1,11 +1,11 @@
 //! The remedies: each is completely contained in one file.
 //!
 //! A remedy says in one sentence what it does, whether it fits the evidence, and how much it could give at
-//! most (pure functions on facts). It says what exactly it would do ([`Dose`], plain data), how the kernel
+//! most (pure functions on facts). It says what exactly it would do ([`RemedyDose`], plain data), how the kernel
 //! shows success after a run, what it costs, and which lines keep it. Work that must happen while the program
-//! runs is a [`pagewise_tracee::watcher::Watcher`]. The supervising process builds it from the dose with
+//! runs is a [`pagewise_tracee::watcher::RunWatcher`]. The supervising process builds it from the dose with
 //! [`watch::build`]. Work that must happen before the start ([`warmth`]) is done by the process that starts
-//! the program. The tested arm and the printed receipt use the same [`Dose`].
+//! the program. The tested arm and the printed receipt use the same [`RemedyDose`].
 #![forbid(unsafe_code)]
 
 mod allocator;
@@ -48,7 +48,7 @@ pub use heap_mthp::NAME as HEAP_MTHP;
 pub use idle::idle;
 pub use pool::NAME as POOL;
 pub use registry::{RemedyError, all, clash, derived, find, misfit, parse_list, unseen};
-pub use remedy::{Evidence, Mechanism, Remedy};
-pub use target::Target;
+pub use remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+pub use target::TargetProgram;
 pub use text_huge::code_files;
 pub use warmth::TEXT_HUGE;

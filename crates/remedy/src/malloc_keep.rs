@@ -11,11 +11,11 @@
 //! have been returned to the system stays with the program until it ends.
 
 use crate::heap_huge::tunable;
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 use pagewise_model::{Bytes, PageSize};
 
 /// Minimum amount: smaller ones are kept by glibc's defaults already.
@@ -27,10 +27,10 @@ const CHURN_FACTOR: f64 = 0.5;
 /// Less churn has no noticeable effect.
 const LEAST_CHURN: Bytes = Bytes::mib(8);
 
-pub(crate) struct MallocKeep;
+pub(crate) struct MallocKeepRemedy;
 
-impl MallocKeep {
-    fn keep(&self, amount: Bytes) -> Dose {
+impl MallocKeepRemedy {
+    fn keep(&self, amount: Bytes) -> RemedyDose {
         // The pad is a sixteenth: growing the heap in steps of a few percent makes brk calls rare, without
         // holding much more than requested.
         let pad = (amount.0 / 16).max(Bytes::mib(1).0);
@@ -41,19 +41,19 @@ impl MallocKeep {
         ];
         let env = vec![tunable(entries)];
         let parameter = format!("{}M", amount.0 >> 20);
-        self.with(&parameter, Settings { env, ..Settings::default() })
+        self.with(&parameter, ArmSettings { env, ..ArmSettings::default() })
     }
 }
 
 /// Bytes that a process released to the kernel and faulted in again. Limited by what it released, and by what
 /// its faults filled beyond its peak: releasing untouched address space costs nothing.
-fn churned(process: &ProcessSeen, base: PageSize) -> u64 {
+fn churned(process: &TracedProcess, base: PageSize) -> u64 {
     let given_back = process.churn.munmap_bytes.0 + process.churn.brk_shrink_bytes.0;
     let filled = process.minor_faults.saturating_mul(base.bytes());
     given_back.min(filled.saturating_sub(process.peak_rss_bytes.0))
 }
 
-impl Remedy for MallocKeep {
+impl Remedy for MallocKeepRemedy {
     fn name(&self) -> &'static str {
         "malloc-keep"
     }
@@ -64,7 +64,7 @@ impl Remedy for MallocKeep {
         "the amount to keep, 1M to 4G (default 256M)"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         let amount: Bytes = if parameter.is_empty() {
             Bytes::mib(256)
         } else {
@@ -77,18 +77,18 @@ impl Remedy for MallocKeep {
         }
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the mapping calls of the program could not be traced");
         }
         let base = evidence.machine.base_page_bytes;
-        let churn = |p: &ProcessSeen| churned(p, base);
-        let worth = |p: &&ProcessSeen| {
+        let churn = |p: &TracedProcess| churned(p, base);
+        let worth = |p: &&TracedProcess| {
             p.allocator == Allocator::Glibc
                 && churn(p) >= LEAST_CHURN.0
                 && churn(p) as f64 > CHURN_FACTOR * p.peak_rss_bytes.0 as f64
         };
-        let churners: Vec<&ProcessSeen> = evidence.processes().iter().filter(worth).collect();
+        let churners: Vec<&TracedProcess> = evidence.processes().iter().filter(worth).collect();
         let Some(most) = churners.iter().max_by_key(|p| churn(p)) else {
             return self.unfit("no glibc process gives back memory and takes much of it again");
         };
@@ -108,11 +108,11 @@ impl Remedy for MallocKeep {
         self.fitting(why, ceiling, vec![self.keep(kept)])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FaultsSaved
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FaultsSaved
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         vec![format!(
             "up to {} of freed memory stays with each process until it ends",
             dose.parameter

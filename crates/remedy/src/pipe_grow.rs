@@ -12,12 +12,12 @@
 //! budget (`fs.pipe-user-pages-soft`, 64 MiB). Beyond it, new pipes of that user shrink to two pages, so at
 //! most 16 MiB are taken.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{PipeCall, PipeSeen, Traced};
+use pagewise_model::look::{PipeCall, PipeSeen, TracedLook};
 use pagewise_model::machine::{self, Machine};
-use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose, WatchAction};
 
 /// Maximum pipe memory that one run takes from the user's budget.
 const BUDGET: Bytes = Bytes::mib(16);
@@ -28,13 +28,14 @@ const TRIED: [Bytes; 2] = [Bytes::kib(256), Bytes::mib(1)];
 /// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "grow-pipes";
 
-pub(crate) struct PipeGrow;
+pub(crate) struct PipeGrowRemedy;
 
-impl PipeGrow {
-    fn grow(&self, capacity: Bytes) -> Dose {
-        let watches = vec![Watch::GrowPipes { capacity_bytes: capacity, budget_bytes: BUDGET }];
+impl PipeGrowRemedy {
+    fn grow(&self, capacity: Bytes) -> RemedyDose {
+        let watches =
+            vec![WatchAction::GrowPipes { capacity_bytes: capacity, budget_bytes: BUDGET }];
         let parameter = format!("{}K", capacity.0 >> 10);
-        self.with(&parameter, Settings { watches, ..Settings::default() })
+        self.with(&parameter, ArmSettings { watches, ..ArmSettings::default() })
     }
 }
 
@@ -43,7 +44,7 @@ const UNSEEN: &str = "do not use pipe-grow for scripts that call vmsplice by num
     or pass a pipe in use to a program that assumes 64 KiB";
 
 /// Why pipes of the program must keep their capacity.
-fn obstacle(traced: &Traced) -> Option<&'static str> {
+fn obstacle(traced: &TracedLook) -> Option<&'static str> {
     let made = |call| traced.pipe_calls.contains(&call);
     if made(PipeCall::Lends) {
         Some(
@@ -63,7 +64,7 @@ fn grows(pipe: &PipeSeen, default: Bytes, capacity: Bytes) -> bool {
         && pipe.writers.iter().any(|w| pipe.readers.iter().any(|r| r != w))
 }
 
-impl Remedy for PipeGrow {
+impl Remedy for PipeGrowRemedy {
     fn name(&self) -> &'static str {
         "pipe-grow"
     }
@@ -74,7 +75,7 @@ impl Remedy for PipeGrow {
         "the capacity, a power of two from 64K up to fs.pipe-max-size (default 1M)"
     }
 
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String> {
         let limit = machine.pipe_max_bytes;
         let capacity: Bytes = if parameter.is_empty() {
             Bytes::mib(1).min(limit)
@@ -89,7 +90,7 @@ impl Remedy for PipeGrow {
         }
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         let Some(traced) = evidence.traced() else {
             return self.unfit("the pipes of the program could not be examined");
         };
@@ -116,15 +117,15 @@ impl Remedy for PipeGrow {
         self.fitting(why, ceiling, sizes.into_iter().map(|s| self.grow(s)).collect())
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::Watched(WATCH)
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::Watched(WATCH)
     }
 
     fn unseen(&self) -> Option<&'static str> {
         Some(UNSEEN)
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec![
             format!(
                 "uses up to {BUDGET} of the user's pipe budget (fs.pipe-user-pages-soft); beyond that budget, the user's new pipes hold only two pages"

@@ -17,12 +17,12 @@
 //! 64 KiB. A grown pipe stays grown. A later writer that lends pages and assumes 64 KiB without a check does
 //! not expect that.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{PipeSeen, ProcessSeen};
+use pagewise_model::look::{PipeSeen, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings, Tool};
+use pagewise_model::plan::{ArmSettings, PipelineTool, RemedyCandidate, RemedyDose};
 use pagewise_model::usage::typical;
 
 /// Minimum bytes that all tools together must move. Saved copies gain a few milliseconds, which the later
@@ -31,20 +31,21 @@ const LEAST_MOVED: Bytes = Bytes::mib(16);
 /// A tool that is searched for but not replaced.
 const METER: &str = "pv";
 
-pub(crate) struct PipeTools;
+pub(crate) struct PipeToolsRemedy;
 
-impl PipeTools {
-    /// In the order of [`Tool::ALL`], so that equal sets give equal doses.
-    fn replace(&self, tools: &[Tool]) -> Dose {
-        let tools: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| tools.contains(tool)).collect();
+impl PipeToolsRemedy {
+    /// In the order of [`PipelineTool::ALL`], so that equal sets give equal doses.
+    fn replace(&self, tools: &[PipelineTool]) -> RemedyDose {
+        let tools: Vec<PipelineTool> =
+            PipelineTool::ALL.into_iter().filter(|tool| tools.contains(tool)).collect();
         let names: Vec<&str> = tools.iter().map(|tool| tool.into_str()).collect();
-        self.with(&names.join("+"), Settings { tools, ..Settings::default() })
+        self.with(&names.join("+"), ArmSettings { tools, ..ArmSettings::default() })
     }
 }
 
 /// Origin of the tool that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum ToolOrigin {
     /// The system's, found through PATH.
     Systems,
     /// Named by its path.
@@ -56,12 +57,12 @@ enum Whose {
 }
 
 /// The name that a process was started by; `None` if it contains a path.
-fn bare(process: &ProcessSeen) -> Option<&str> {
+fn bare(process: &TracedProcess) -> Option<&str> {
     process.args.first().and_then(|word| word.rsplit('/').next())
 }
 
 /// The tool that a process runs, and its origin.
-fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
+fn used(process: &TracedProcess) -> Option<(PipelineTool, ToolOrigin)> {
     let name = bare(process)?;
     let tool = name.parse().ok()?;
     let file = process.exe.as_str();
@@ -71,21 +72,21 @@ fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
         file.strip_suffix(name).is_some_and(|dir| ["/bin/", "/usr/bin/"].contains(&dir))
             || file.contains("coreutils");
     let whose = match file.rsplit('/').next() {
-        Some("pagewise") => Whose::Ours,
-        _ if !named_alone => Whose::ByPath,
-        _ if is_systems => Whose::Systems,
-        _ => Whose::Others,
+        Some("pagewise") => ToolOrigin::Ours,
+        _ if !named_alone => ToolOrigin::ByPath,
+        _ if is_systems => ToolOrigin::Systems,
+        _ => ToolOrigin::Others,
     };
     Some((tool, whose))
 }
 
 /// Why there is nothing to replace.
-fn refusal(processes: &[ProcessSeen]) -> String {
+fn refusal(processes: &[TracedProcess]) -> String {
     let first =
         processes.iter().find_map(|p| used(p).map(|(tool, whose)| (p, tool.into_str(), whose)));
     match first {
-        Some((_, name, Whose::Ours)) => format!("its {name} is pagewise's already"),
-        Some((process, name, Whose::ByPath)) => {
+        Some((_, name, ToolOrigin::Ours)) => format!("its {name} is pagewise's already"),
+        Some((process, name, ToolOrigin::ByPath)) => {
             let word = process.args.first().map_or(name, String::as_str);
             format!("it starts {word} by its path, so PATH has no effect")
         }
@@ -101,7 +102,7 @@ fn refusal(processes: &[ProcessSeen]) -> String {
 
 /// Share of time that pagewise's tools could save at most: the copies of the tools (larger pieces, or none to
 /// /dev/null), and all wake-ups if they hold an end of a pipe.
-fn ceiling(evidence: &Evidence<'_>, tools: &[&ProcessSeen], moved: Option<u64>) -> f64 {
+fn ceiling(evidence: &RemedyEvidence<'_>, tools: &[&TracedProcess], moved: Option<u64>) -> f64 {
     let sum = |bytes: Option<Bytes>| bytes.unwrap_or_default().0;
     let all = typical(&evidence.look.runs, |run| sum(run.read_bytes) + sum(run.written_bytes));
     let part = match (moved, all) {
@@ -119,7 +120,7 @@ fn ceiling(evidence: &Evidence<'_>, tools: &[&ProcessSeen], moved: Option<u64>) 
     part * copies + wakeups
 }
 
-impl Remedy for PipeTools {
+impl Remedy for PipeToolsRemedy {
     fn name(&self) -> &'static str {
         "pipe-tools"
     }
@@ -130,25 +131,25 @@ impl Remedy for PipeTools {
         "cat, tee, or both as cat+tee (default)"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
-            return Ok(self.replace(&Tool::ALL));
+            return Ok(self.replace(&PipelineTool::ALL));
         }
-        let tools: Result<Vec<Tool>, _> = parameter.split('+').map(str::parse).collect();
+        let tools: Result<Vec<PipelineTool>, _> = parameter.split('+').map(str::parse).collect();
         tools
             .map(|tools| self.replace(&tools))
             .map_err(|_| format!("`{parameter}` is not `cat`, `tee` or `cat+tee`"))
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the programs that it starts could not be examined");
         }
         let found = |process| match used(process)? {
-            (tool, Whose::Systems) => Some((tool, process)),
+            (tool, ToolOrigin::Systems) => Some((tool, process)),
             _ => None,
         };
-        let (tools, processes): (Vec<Tool>, Vec<&ProcessSeen>) =
+        let (tools, processes): (Vec<PipelineTool>, Vec<&TracedProcess>) =
             evidence.processes().iter().filter_map(found).unzip();
         if processes.is_empty() {
             return self.unfit(refusal(evidence.processes()));
@@ -168,11 +169,11 @@ impl Remedy for PipeTools {
         self.fitting(why, ceiling(evidence, &processes, moved), vec![dose])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::FilesOpened
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::FilesOpened
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         let names = dose.parameter.replace('+', " and ");
         vec![
             format!(
@@ -194,7 +195,7 @@ impl Remedy for PipeTools {
 #[cfg(test)]
 mod tests {
     use crate::registry::tests_support::parse;
-    use pagewise_model::plan::Tool;
+    use pagewise_model::plan::PipelineTool;
 
     #[test]
     fn a_set_of_tools_is_one_dose_however_it_is_typed() {
@@ -202,7 +203,7 @@ mod tests {
         let both = dose("pipe-tools").unwrap();
         assert_eq!(
             (both.spec().as_str(), &both.settings.tools[..]),
-            ("pipe-tools=cat+tee", &Tool::ALL[..])
+            ("pipe-tools=cat+tee", &PipelineTool::ALL[..])
         );
         assert_eq!(dose("pipe-tools=tee+cat"), Ok(both.clone()));
         assert_eq!(dose("pipe-tools=cat+cat").unwrap().spec(), "pipe-tools=cat");

@@ -6,33 +6,33 @@
 //! sched_setaffinity(2)). `apart`: producer and consumer alternate over two CPUs (set from outside when pipes
 //! connect them). Cost: a program that would have used more CPUs cannot.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose, WatchAction};
 
 /// With a smaller share of wake-ups, placement cannot be the cost.
 const WORTH_SHARE: f64 = 0.02;
 /// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "alternate-cpus";
 
-pub(crate) struct Place;
+pub(crate) struct PlaceRemedy;
 
-impl Place {
+impl PlaceRemedy {
     /// The last allowed CPU: on small machines, the first one usually serves interrupts.
-    fn one(&self, machine: &Machine) -> Option<Dose> {
+    fn one(&self, machine: &Machine) -> Option<RemedyDose> {
         let cpu = *machine.cpus.last()?;
-        Some(self.with("one", Settings { cpus: Some(vec![cpu]), ..Settings::default() }))
+        Some(self.with("one", ArmSettings { cpus: Some(vec![cpu]), ..ArmSettings::default() }))
     }
 
-    fn apart(&self, machine: &Machine) -> Option<Dose> {
+    fn apart(&self, machine: &Machine) -> Option<RemedyDose> {
         let [first, second, ..] = machine.cpus.as_slice() else { return None };
-        let watches = vec![Watch::AlternateCpus { cpus: vec![*first, *second] }];
-        Some(self.with("apart", Settings { watches, ..Settings::default() }))
+        let watches = vec![WatchAction::AlternateCpus { cpus: vec![*first, *second] }];
+        Some(self.with("apart", ArmSettings { watches, ..ArmSettings::default() }))
     }
 }
 
-impl Remedy for Place {
+impl Remedy for PlaceRemedy {
     fn name(&self) -> &'static str {
         "place"
     }
@@ -43,7 +43,7 @@ impl Remedy for Place {
         "one (default) or apart"
     }
 
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String> {
         let dose = match parameter {
             "" | "one" => self.one(machine),
             "apart" => self.apart(machine),
@@ -52,7 +52,7 @@ impl Remedy for Place {
         dose.ok_or_else(|| "it needs two CPUs, and this process may use only one".to_owned())
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         let (Some(one), Some(apart)) = (self.one(evidence.machine), self.apart(evidence.machine))
         else {
             return self.unfit("only one CPU may be used");
@@ -76,11 +76,15 @@ impl Remedy for Place {
         self.fitting(format!("wake-ups are {:.0}% of its time", wakeups * 100.0), wakeups, doses)
     }
 
-    fn mechanism(&self, dose: &Dose) -> Mechanism {
-        if dose.parameter == "one" { Mechanism::Affinity } else { Mechanism::Watched(WATCH) }
+    fn mechanism(&self, dose: &RemedyDose) -> RemedyMechanism {
+        if dose.parameter == "one" {
+            RemedyMechanism::Affinity
+        } else {
+            RemedyMechanism::Watched(WATCH)
+        }
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         if dose.parameter == "one" {
             vec!["the program cannot use more than one CPU at a time".to_owned()]
         } else {

@@ -21,10 +21,12 @@
 //! must request itself (`SHM_HUGETLB`).
 
 use crate::heap_huge::{WORTH, ceiling, small_bytes, switch_works};
-use crate::remedy::{Evidence, Mechanism, Remedy};
-use pagewise_model::look::{Allocator, ProcessSeen};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, EnvMerge, PoolNeed, Settings, Watch};
+use pagewise_model::plan::{
+    ArmSettings, EnvMerge, PoolNeed, RemedyCandidate, RemedyDose, WatchAction,
+};
 use pagewise_model::pool::HugePool;
 use pagewise_model::{Bytes, PageSize};
 
@@ -40,21 +42,21 @@ const USUAL: Bytes = Bytes::mib(256);
 /// Reserve beyond the peaks of the look, as one part in this many: runs differ.
 const SPARE: u64 = 8;
 
-pub(crate) struct Pool;
+pub(crate) struct PoolRemedy;
 
-impl Pool {
-    fn need(&self, bytes: Bytes, page_bytes: PageSize) -> Dose {
+impl PoolRemedy {
+    fn need(&self, bytes: Bytes, page_bytes: PageSize) -> RemedyDose {
         let env = EnvMerge {
             name: "GLIBC_TUNABLES".to_owned(),
             separator: Some(':'),
             entries: vec![TUNABLE.to_owned()],
         };
         let need = PoolNeed { bytes, page_bytes };
-        let settings = Settings {
+        let settings = ArmSettings {
             env: vec![env],
-            watches: vec![Watch::CountPool { page_bytes }],
+            watches: vec![WatchAction::CountPool { page_bytes }],
             pool: Some(PoolNeed { bytes: Bytes(need.pages() * page_bytes.bytes()), page_bytes }),
-            ..Settings::default()
+            ..ArmSettings::default()
         };
         let parameter = format!("{}M", (need.pages() * page_bytes.bytes()) >> 20);
         self.with(&parameter, settings)
@@ -83,15 +85,15 @@ impl Pool {
 }
 
 /// Whether glibc's tunable reaches the heap of a process.
-fn is_reached(process: &ProcessSeen) -> bool {
+fn is_reached(process: &TracedProcess) -> bool {
     process.allocator == Allocator::Glibc
         && switch_works(process.allocator, process.glibc_huge_tunable)
 }
 
 /// Maximum number of pages that these processes take, all at the same time.
-fn pages(processes: &[&ProcessSeen], page: PageSize, cpus: usize) -> u64 {
+fn pages(processes: &[&TracedProcess], page: PageSize, cpus: usize) -> u64 {
     let most_arenas = ARENAS * cpus.max(1) as u64;
-    let of_one = |process: &&ProcessSeen| {
+    let of_one = |process: &&TracedProcess| {
         let arenas = u64::from(process.threads.saturating_sub(1)).min(most_arenas);
         // Even a small heap takes one page.
         Bytes(small_bytes(process)).pages(page) + 1 + arenas * ARENA_PAGES
@@ -100,7 +102,7 @@ fn pages(processes: &[&ProcessSeen], page: PageSize, cpus: usize) -> u64 {
     all + all.div_ceil(SPARE)
 }
 
-impl Remedy for Pool {
+impl Remedy for PoolRemedy {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -112,7 +114,7 @@ impl Remedy for Pool {
          run --system reserves what is missing"
     }
 
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String> {
         let amount: Bytes = if parameter.is_empty() {
             USUAL
         } else {
@@ -130,11 +132,11 @@ impl Remedy for Pool {
         &["heap-huge"]
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
-        let reached: Vec<&ProcessSeen> =
+        let reached: Vec<&TracedProcess> =
             evidence.processes().iter().filter(|p| is_reached(p)).collect();
         let largest = reached.iter().max_by_key(|p| small_bytes(p));
         let Some(largest) = largest.filter(|p| small_bytes(p) >= WORTH.0) else {
@@ -161,11 +163,11 @@ impl Remedy for Pool {
         }
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::Watched(NAME)
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::Watched(NAME)
     }
 
-    fn notes(&self, dose: &Dose) -> Vec<String> {
+    fn notes(&self, dose: &RemedyDose) -> Vec<String> {
         let mut notes = vec![
             "nothing else can use reserved pages; they count neither as resident memory nor against a cgroup's memory limit"
                 .to_owned(),
@@ -206,12 +208,12 @@ mod tests {
 
     #[test]
     fn every_heap_takes_a_page_and_runs_may_differ() {
-        let of = |mib| ProcessSeen { anon_bytes: Bytes::mib(mib), ..process() };
+        let of = |mib| TracedProcess { anon_bytes: Bytes::mib(mib), ..process() };
         let (none, large) = (of(0), of(9));
-        let of = |processes: &[&ProcessSeen]| pages(processes, PageSize::PMD_2M, 2);
+        let of = |processes: &[&TracedProcess]| pages(processes, PageSize::PMD_2M, 2);
         assert_eq!(of(&[&none]), 2);
         assert_eq!(of(&[&large, &large, &none]), 6 + 6 + 1 + 2);
-        let with_threads = |threads| ProcessSeen { threads, ..process() };
+        let with_threads = |threads| TracedProcess { threads, ..process() };
         assert_eq!(of(&[&with_threads(3)]), 9 + 2);
         assert_eq!(of(&[&with_threads(99)]), of(&[&with_threads(17)]), "8 arenas for each CPU");
     }
@@ -219,11 +221,11 @@ mod tests {
     #[test]
     fn what_is_missing_is_reserved_or_named() {
         let pool = HugePool { addable_pages: 3, ..constructed::pool(5) };
-        let said = |pages| Pool::room(&pool, pages);
+        let said = |pages| PoolRemedy::room(&pool, pages);
         assert_eq!(said(5), Ok("the pool has 10.0 MiB".to_owned()));
         assert_eq!(said(8), Ok("6.0 MiB are reserved meanwhile".to_owned()));
         assert!(said(9).unwrap_err().ends_with("at most 6.0 MiB may be reserved"));
-        let empty = Pool::room(&constructed::pool(0), 1).unwrap_err();
+        let empty = PoolRemedy::room(&constructed::pool(0), 1).unwrap_err();
         assert!(empty.starts_with("the pool of huge pages is empty"), "{empty}");
         assert!(empty.ends_with("use --system as root to reserve them"), "{empty}");
     }

@@ -24,12 +24,12 @@ mod collapse;
 
 pub use collapse::collapses_files;
 
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::file_system::FileSystem;
 use pagewise_kernel::file_view::is_answered_for;
 use pagewise_kernel::proc::{pressure, read_number};
 use pagewise_kernel::{SysError, clock, limits, page_cache, page_size};
-use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
+use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheSlot, CacheState, FileHolders};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -44,49 +44,51 @@ const PRESSED_PERCENT: f64 = 10.0;
 
 /// A file, and what was found about it before any change.
 #[derive(Debug)]
-pub struct Subject {
-    file: CachedFile,
+pub struct RecacheSubject {
+    file: PageCacheFile,
     file_system: FileSystem,
     before: CacheState,
 }
 
-impl Subject {
+impl RecacheSubject {
     /// Examines a file.
     ///
     /// # Errors
     /// When it cannot be examined.
-    pub fn look(file: CachedFile) -> Result<Self, SysError> {
+    pub fn look(file: PageCacheFile) -> Result<Self, SysError> {
         let (file_system, before) = (file.file_system()?, file.look()?);
         Ok(Self { file, file_system, before })
     }
 
     /// What was found, without any change.
     #[must_use]
-    pub fn shown(self) -> cache::CachedFile {
-        self.report(Ending::default())
+    pub fn shown(self) -> cache::FileCacheReport {
+        self.report(RecacheEnding::default())
     }
 
     /// Drops what can be dropped.
     ///
     /// # Errors
     /// When the file can no longer be examined, or does not accept advice.
-    pub fn evict(self) -> Result<cache::CachedFile, SysError> {
+    pub fn evict(self) -> Result<cache::FileCacheReport, SysError> {
         if is_gone(&self.before) {
-            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
+            return Ok(self.report(RecacheEnding::with_outcome(CacheOutcome::Already)));
         }
         if let Some(refused) = self.may_be_dropped() {
-            return Ok(self.report(Ending::with_outcome(refused)));
+            return Ok(self.report(RecacheEnding::with_outcome(refused)));
         }
         let start = clock::now();
         let after = self.drop_all()?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         if is_gone(&after) {
-            return Ok(self.report(Ending::with_outcome(CacheOutcome::Done).after(after, took)));
+            return Ok(
+                self.report(RecacheEnding::with_outcome(CacheOutcome::Done).after(after, took))
+            );
         }
         let holders = self.file.holders()?;
         let why = why_pages_stay(&after, &holders);
-        let ending = Ending::with_outcome(CacheOutcome::Short { why }).after(after, took);
-        Ok(self.report(Ending { holders: Some(holders), ..ending }))
+        let ending = RecacheEnding::with_outcome(CacheOutcome::Short { why }).after(after, took);
+        Ok(self.report(RecacheEnding { holders: Some(holders), ..ending }))
     }
 
     /// Refills the cache with huge folios. Calls `begin` when there is no obstacle, before anything is
@@ -94,22 +96,23 @@ impl Subject {
     ///
     /// # Errors
     /// When the file can no longer be examined or read.
-    pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
+    pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::FileCacheReport, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
+            return Ok(self.report(RecacheEnding::with_outcome(CacheOutcome::Already)));
         }
         let unfit = self.cannot_be_huge(asked).or_else(|| self.may_be_dropped());
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = unfit.or_else(no_memory) {
-            return Ok(self.report(Ending::with_outcome(refused)));
+            return Ok(self.report(RecacheEnding::with_outcome(refused)));
         }
         let holders = self.file.holders()?;
         if !holders.seen.is_empty() {
             let refused = held(&holders);
-            return Ok(
-                self.report(Ending { holders: Some(holders), ..Ending::with_outcome(refused) })
-            );
+            return Ok(self.report(RecacheEnding {
+                holders: Some(holders),
+                ..RecacheEnding::with_outcome(refused)
+            }));
         }
         self.try_filling()?;
         begin(self.file.path());
@@ -117,8 +120,8 @@ impl Subject {
         let after = self.recache(asked)?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         let outcome = outcome(self.huge_before(), huge(&after), asked, &self.file_system.name);
-        let ending = Ending::with_outcome(outcome).after(after, took);
-        Ok(self.report(Ending { holders: Some(holders), ..ending }))
+        let ending = RecacheEnding::with_outcome(outcome).after(after, took);
+        Ok(self.report(RecacheEnding { holders: Some(holders), ..ending }))
     }
 
     /// Drops the file from the cache. Repeats that if the kernel itself held pages.
@@ -231,8 +234,8 @@ impl Subject {
         Some(refuse(why, help.to_owned()))
     }
 
-    fn report(self, ending: Ending) -> cache::CachedFile {
-        cache::CachedFile {
+    fn report(self, ending: RecacheEnding) -> cache::FileCacheReport {
+        cache::FileCacheReport {
             path: self.file.path().to_string_lossy().into_owned(),
             size_bytes: self.file.size(),
             file_system: self.file_system.name,
@@ -247,14 +250,14 @@ impl Subject {
 
 /// Data added to what was found.
 #[derive(Debug, Default)]
-struct Ending {
+struct RecacheEnding {
     outcome: Option<CacheOutcome>,
     after: Option<CacheState>,
-    holders: Option<Holders>,
+    holders: Option<FileHolders>,
     took: Option<Nanos>,
 }
 
-impl Ending {
+impl RecacheEnding {
     fn with_outcome(outcome: CacheOutcome) -> Self {
         Self { outcome: Some(outcome), ..Self::default() }
     }
@@ -285,7 +288,7 @@ fn is_gone(state: &CacheState) -> bool {
     let is_counted = state.counts.known().is_some_and(|counts| counts.cached_bytes > Bytes(0));
     let is_there = match state.cached_bytes {
         Fact::Known(cached) => cached > Bytes(0),
-        Fact::Missing(_) => state.slots.0.iter().any(|slot| *slot != Slot::Absent),
+        Fact::Missing(_) => state.slots.0.iter().any(|slot| *slot != CacheSlot::Absent),
     };
     !is_counted && !is_there
 }
@@ -317,7 +320,7 @@ pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
 /// Why no memory must be taken now, regardless of free memory: other processes wait for it. If the kernel
 /// does not report that, it assumes they do not wait.
 pub(crate) fn is_pressed() -> Option<CacheOutcome> {
-    let pressure = pressure::read(pressure::Resource::Memory).ok()?;
+    let pressure = pressure::read(pressure::PressureResource::Memory).ok()?;
     under_pressure(pressure.some.avg10_percent)
 }
 
@@ -333,7 +336,7 @@ fn under_pressure(waited_percent: f64) -> Option<CacheOutcome> {
 }
 
 /// Other processes map it, so its pages cannot be dropped.
-fn held(holders: &Holders) -> CacheOutcome {
+fn held(holders: &FileHolders) -> CacheOutcome {
     let all = holders.seen.len();
     let names: Vec<String> =
         holders.seen.iter().take(3).map(|h| format!("{} ({})", h.name, h.pid)).collect();
@@ -346,7 +349,7 @@ fn held(holders: &Holders) -> CacheOutcome {
 }
 
 /// Why pages are still there.
-fn why_pages_stay(after: &CacheState, holders: &Holders) -> String {
+fn why_pages_stay(after: &CacheState, holders: &FileHolders) -> String {
     if !holders.seen.is_empty() {
         return "processes map it, and mapped pages cannot be dropped".to_owned();
     }
@@ -383,7 +386,7 @@ fn outcome(before: Bytes, after: Bytes, asked: Bytes, file_system: &str) -> Cach
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::cache::Holder;
+    use pagewise_model::cache::FileHolder;
 
     #[test]
     fn what_counts_is_what_is_huge_afterwards() {
@@ -398,8 +401,8 @@ mod tests {
 
     #[test]
     fn holders_are_named_and_counted() {
-        let holder = |pid| Holder { pid, name: "sleep".into(), mapped_bytes: Bytes(1) };
-        let holders = Holders { seen: (1..=5).map(holder).collect(), hidden_processes: 0 };
+        let holder = |pid| FileHolder { pid, name: "sleep".into(), mapped_bytes: Bytes(1) };
+        let holders = FileHolders { seen: (1..=5).map(holder).collect(), hidden_processes: 0 };
         let CacheOutcome::Refused { why, .. } = held(&holders) else { panic!("not refused") };
         assert!(why.ends_with("sleep (1), sleep (2), sleep (3) and 2 more"), "{why}");
     }
@@ -409,11 +412,11 @@ mod tests {
         let mut state = CacheState {
             cached_bytes: Fact::Known(Bytes(1)),
             huge_bytes: Fact::Known(Bytes(0)),
-            slots: cache::SlotMap(vec![Slot::Part]),
+            slots: cache::SlotMap(vec![CacheSlot::Part]),
             counts: Fact::missing("x"),
             folios: Fact::missing("x"),
         };
-        let mut holders = Holders::default();
+        let mut holders = FileHolders::default();
         assert!(!is_gone(&state));
         assert!(why_pages_stay(&state, &holders).contains("no process maps it"));
         holders.hidden_processes = 2;
@@ -422,7 +425,7 @@ mod tests {
         state.counts = Fact::Known(counts);
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));
         state.cached_bytes = Fact::Known(Bytes(0));
-        state.slots = cache::SlotMap(vec![Slot::Absent]);
+        state.slots = cache::SlotMap(vec![CacheSlot::Absent]);
         assert!(is_gone(&state));
         let counts = CacheCounts { cached_bytes: Bytes(1), ..Default::default() };
         state.counts = Fact::Known(counts);

@@ -6,10 +6,10 @@
 
 use crate::registry::find;
 use crate::systemd;
-use pagewise_model::plan::{self, Dose, FileKind, Receipt, Settings};
+use pagewise_model::plan::{self, ArmSettings, FileKind, RemedyDose, RemedyReceipt};
 use pagewise_tracee::environment::{Variables, merge};
 use pagewise_tracee::jvm;
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::ProgramLaunch;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Conditions of the test that the lines depend on, besides the command.
 #[derive(Debug, Clone, Default)]
-pub struct Here {
+pub struct ReceiptConditions {
     /// The environment of the program without a remedy.
     pub environment: Variables,
     /// The file of this program.
@@ -30,18 +30,18 @@ pub struct Here {
     pub directory: PathBuf,
 }
 
-impl Here {
+impl ReceiptConditions {
     /// The surroundings of this process, for `command`. Unknown values stay empty; a drop-in that needs one
     /// is left out.
     #[must_use]
     pub fn now(command: &[OsString]) -> Self {
         let pagewise = std::env::current_exe().unwrap_or_default();
-        let named = Launch::experiment(vec!["pagewise".into()]).file().unwrap_or_default();
+        let named = ProgramLaunch::experiment(vec!["pagewise".into()]).file().unwrap_or_default();
         Self {
             environment: std::env::vars_os().collect(),
             in_path: same_file(&named, &pagewise),
             pagewise,
-            program: Launch::experiment(command.to_vec()).file().unwrap_or_default(),
+            program: ProgramLaunch::experiment(command.to_vec()).file().unwrap_or_default(),
             directory: std::env::current_dir().unwrap_or_default(),
         }
     }
@@ -68,36 +68,36 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 /// A start of the program as tested.
 #[derive(Debug, Clone, Copy)]
-pub struct Start<'a> {
+pub struct TestedStart<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// The file that is its standard input.
     pub input: Option<&'a Path>,
-    pub here: &'a Here,
+    pub here: &'a ReceiptConditions,
     /// A remedy needs changed settings of the machine.
     pub system: bool,
     /// Quotes one word for a shell. The renderer that prints the receipt provides it.
     pub quote: fn(&[u8]) -> String,
 }
 
-impl Start<'_> {
+impl TestedStart<'_> {
     pub(crate) fn quoted(&self, word: impl AsRef<OsStr>) -> String {
         (self.quote)(word.as_ref().as_bytes())
     }
 
     /// The words after `run` that permit the changes of the machine that these settings need.
-    fn permission(&self, settings: &Settings) -> Option<&'static str> {
+    fn permission(&self, settings: &ArmSettings) -> Option<&'static str> {
         (self.system && settings.needs_machine()).then_some("--system")
     }
 
     /// The words before the program: `PAGEWISE run --with LIST --`.
-    fn front(&self, pagewise: &str, list: &str, settings: &Settings) -> String {
+    fn front(&self, pagewise: &str, list: &str, settings: &ArmSettings) -> String {
         let system = self.permission(settings).map_or(String::new(), |word| format!(" {word}"));
         format!("{pagewise} run{system} --with {} --", self.quoted(list))
     }
 
     /// The line that starts the program with the remedies of `list`.
-    fn line(&self, list: &str, settings: &Settings) -> String {
+    fn line(&self, list: &str, settings: &ArmSettings) -> String {
         let named = self.here.in_path || self.here.pagewise.as_os_str().is_empty();
         let pagewise = if named { "pagewise".to_owned() } else { self.quoted(&self.here.pagewise) };
         let words: Vec<String> = self.command.iter().map(|w| self.quoted(w)).collect();
@@ -106,13 +106,13 @@ impl Start<'_> {
     }
 
     /// The line of a wrapper script: starts the program with the arguments of the script.
-    pub(crate) fn script(&self, list: &str, settings: &Settings) -> String {
+    pub(crate) fn script(&self, list: &str, settings: &ArmSettings) -> String {
         let front = self.front(&self.quoted(&self.here.pagewise), list, settings);
         format!("{front} {} \"$@\"", self.quoted(&self.here.program))
     }
 
     /// `ExecStart=` and the lines that go with it.
-    fn service(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
+    fn service(&self, list: &str, settings: &ArmSettings) -> Result<Vec<String>, String> {
         let said = |what: &'static str| move |why| format!("{what} {why}");
         let mut words = vec![
             systemd::program(self.here.pagewise.as_os_str()).map_err(said("pagewise's path"))?,
@@ -148,7 +148,7 @@ impl Start<'_> {
     }
 
     /// Names and values of the variables that the settings touch; if not `with`, as the user has them.
-    pub(crate) fn variables(&self, settings: &Settings, with: bool) -> Variables {
+    pub(crate) fn variables(&self, settings: &ArmSettings, with: bool) -> Variables {
         let mut all = self.here.environment.clone();
         if with {
             all = merge(all, &settings.env);
@@ -159,7 +159,7 @@ impl Start<'_> {
         all
     }
 
-    fn assignments(&self, settings: &Settings, with: bool) -> Result<Vec<String>, String> {
+    fn assignments(&self, settings: &ArmSettings, with: bool) -> Result<Vec<String>, String> {
         let line = |(name, value): &(OsString, OsString)| {
             let name = name.to_string_lossy();
             systemd::assignment(&name, value)
@@ -170,9 +170,10 @@ impl Start<'_> {
     }
 
     /// The lines of a drop-in; `Err` says why none is possible.
-    fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
+    fn drop_in(&self, list: &str, settings: &ArmSettings) -> Result<Vec<String>, String> {
         // A unit can set an environment and CPUs itself.
-        let starts_pagewise = !Settings { cpus: None, ..beyond_environment(settings) }.is_plain();
+        let starts_pagewise =
+            !ArmSettings { cpus: None, ..beyond_environment(settings) }.is_plain();
         let mut lines = vec!["[Service]".to_owned()];
         // If pagewise starts the program, it adds to the user's values, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
@@ -188,7 +189,7 @@ impl Start<'_> {
         Ok(lines)
     }
 
-    fn exports(&self, settings: &Settings) -> Vec<String> {
+    fn exports(&self, settings: &ArmSettings) -> Vec<String> {
         if !environment_alone(settings) {
             return Vec::new();
         }
@@ -201,13 +202,13 @@ impl Start<'_> {
     }
 
     /// Words for the files to bring into huge folios, of the `wanted` kinds.
-    fn files(&self, settings: &Settings, wanted: impl Fn(FileKind) -> bool) -> String {
+    fn files(&self, settings: &ArmSettings, wanted: impl Fn(FileKind) -> bool) -> String {
         let wanted = settings.huge_files.iter().filter(|file| wanted(file.kind));
         wanted.map(|file| self.quoted(&file.path)).collect::<Vec<_>>().join(" ")
     }
 
     /// Commands that bring files into huge folios without a start, if the settings do that.
-    fn without_a_start(&self, settings: &Settings) -> Vec<String> {
+    fn without_a_start(&self, settings: &ArmSettings) -> Vec<String> {
         let verbs = [(FileKind::Code, "text warm"), (FileKind::Input, "cache huge")];
         let lines = verbs.into_iter().filter_map(|(kind, verb)| {
             let files = self.files(settings, |of| of == kind);
@@ -218,7 +219,7 @@ impl Start<'_> {
         lines.collect()
     }
 
-    fn undo(&self, settings: &Settings) -> String {
+    fn undo(&self, settings: &ArmSettings) -> String {
         if !settings.huge_files.is_empty() {
             let files = self.files(settings, |_| true);
             return format!(
@@ -245,7 +246,7 @@ impl Start<'_> {
 
 /// The receipt for these doses on this start.
 #[must_use]
-pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
+pub fn write(doses: &[RemedyDose], start: &TestedStart<'_>) -> RemedyReceipt {
     let settings = all_of(doses);
     let list = plan::list(doses);
     let mut notes: Vec<String> = Vec::new();
@@ -258,7 +259,7 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
         notes.push(format!("no systemd drop-in: {why}"));
         Vec::new()
     });
-    Receipt {
+    RemedyReceipt {
         command: start.line(&list, &settings),
         environment: start.exports(&settings),
         systemd,
@@ -269,23 +270,23 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
 }
 
 /// All changes of these doses together.
-pub(crate) fn all_of(doses: &[Dose]) -> Settings {
-    doses.iter().fold(Settings::default(), |all, dose| all.merged(&dose.settings))
+pub(crate) fn all_of(doses: &[RemedyDose]) -> ArmSettings {
+    doses.iter().fold(ArmSettings::default(), |all, dose| all.merged(&dose.settings))
 }
 
 /// The variables that the settings change.
-fn names(settings: &Settings) -> Vec<&str> {
+fn names(settings: &ArmSettings) -> Vec<&str> {
     let of_java = (!settings.jvm_options.is_empty()).then_some(jvm::VARIABLE);
     settings.env.iter().map(|merge| merge.name.as_str()).chain(of_java).collect()
 }
 
 /// The changes of the settings other than the environment.
-fn beyond_environment(settings: &Settings) -> Settings {
-    Settings { env: Vec::new(), jvm_options: Vec::new(), ..settings.clone() }
+fn beyond_environment(settings: &ArmSettings) -> ArmSettings {
+    ArmSettings { env: Vec::new(), jvm_options: Vec::new(), ..settings.clone() }
 }
 
 /// True if the settings change nothing but environment variables.
-pub(crate) fn environment_alone(settings: &Settings) -> bool {
+pub(crate) fn environment_alone(settings: &ArmSettings) -> bool {
     beyond_environment(settings).is_plain() && !names(settings).is_empty()
 }
 
@@ -294,8 +295,8 @@ mod tests {
     use super::*;
     use crate::registry::tests_support::parse;
 
-    fn here() -> Here {
-        Here {
+    fn here() -> ReceiptConditions {
+        ReceiptConditions {
             environment: Vec::new(),
             pagewise: "/opt/pagewise".into(),
             in_path: true,
@@ -304,7 +305,12 @@ mod tests {
         }
     }
 
-    fn of(list: &str, input: Option<&str>, here: &Here, command: &[&str]) -> Receipt {
+    fn of(
+        list: &str,
+        input: Option<&str>,
+        here: &ReceiptConditions,
+        command: &[&str],
+    ) -> RemedyReceipt {
         let doses = parse(list).expect("a known remedy");
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let quote = |w: &[u8]| {
@@ -312,10 +318,10 @@ mod tests {
             if text.contains(' ') { format!("'{text}'") } else { text }
         };
         let (command, input) = (&command[..], input.map(Path::new));
-        write(&doses, &Start { command, input, here, system: true, quote })
+        write(&doses, &TestedStart { command, input, here, system: true, quote })
     }
 
-    fn receipt(list: &str) -> Receipt {
+    fn receipt(list: &str) -> RemedyReceipt {
         of(list, None, &here(), &["sort", "a b"])
     }
 
@@ -426,9 +432,9 @@ mod tests {
     #[test]
     fn a_drop_in_needs_all_paths() {
         let unknown = [
-            ("pagewise", Here { pagewise: PathBuf::new(), ..here() }),
-            ("the program", Here { program: PathBuf::new(), ..here() }),
-            ("the directory", Here { directory: PathBuf::new(), ..here() }),
+            ("pagewise", ReceiptConditions { pagewise: PathBuf::new(), ..here() }),
+            ("the program", ReceiptConditions { program: PathBuf::new(), ..here() }),
+            ("the directory", ReceiptConditions { directory: PathBuf::new(), ..here() }),
         ];
         for (what, here) in unknown {
             let r = of("pipe-grow", Some("input"), &here, &["sort"]);
@@ -442,10 +448,14 @@ mod tests {
 
     #[test]
     fn a_program_that_no_shell_finds_is_named_by_its_path() {
-        let here = Here { in_path: false, pagewise: "/opt/my tools/pagewise".into(), ..here() };
+        let here = ReceiptConditions {
+            in_path: false,
+            pagewise: "/opt/my tools/pagewise".into(),
+            ..here()
+        };
         let r = of("place", None, &here, &["sort"]);
         assert_eq!(r.command, "'/opt/my tools/pagewise' run --with place=one -- sort");
-        let here = Here::now(&["sh".into()]);
+        let here = ReceiptConditions::now(&["sh".into()]);
         assert!(here.pagewise.is_absolute() && here.program.is_absolute() && !here.in_path);
     }
 

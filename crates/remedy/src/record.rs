@@ -29,16 +29,16 @@ const NAME: &str = "on-huge-pages";
 /// A sentence, when the record cannot be written.
 pub fn note(path: &Path) -> Result<(), String> {
     let path = std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.display()))?;
-    Record::own()?.add([path.as_path()])
+    HugeFileRecord::own()?.add([path.as_path()])
 }
 
 /// The record of this account.
 #[derive(Debug)]
-pub struct Record {
+pub struct HugeFileRecord {
     path: PathBuf,
 }
 
-impl Record {
+impl HugeFileRecord {
     /// The record of this account.
     ///
     /// # Errors
@@ -136,11 +136,11 @@ fn encoded<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn record(dir: &Path) -> Record {
-        Record { path: dir.join(NAME) }
+    fn record(dir: &Path) -> HugeFileRecord {
+        HugeFileRecord { path: dir.join(NAME) }
     }
 
-    fn files(record: &Record) -> Vec<PathBuf> {
+    fn files(record: &HugeFileRecord) -> Vec<PathBuf> {
         record.files().unwrap().into_iter().collect()
     }
 

@@ -1,26 +1,26 @@
 //! The list of remedies, and their names on a command line.
 
 use crate::remedy::Remedy;
-use crate::target::Target;
+use crate::target::TargetProgram;
 use pagewise_model::machine::Machine;
 use pagewise_model::name::is_in_line;
-use pagewise_model::plan::Dose;
+use pagewise_model::plan::RemedyDose;
 
 static ALL: [&dyn Remedy; 14] = [
-    &crate::malloc_keep::MallocKeep,
-    &crate::allocator::Preload,
-    &crate::heap_huge::HeapHuge,
-    &crate::heap_mthp::HeapMthp,
-    &crate::pool::Pool,
-    &crate::heap_small::HeapSmall,
-    &crate::arenas::Arenas,
-    &crate::trim::Trim,
-    &crate::pipe_grow::PipeGrow,
-    &crate::pipe_tools::PipeTools,
-    &crate::place::Place,
-    &crate::working_set::WorkingSet,
-    &crate::text_huge::TextHuge,
-    &crate::file_huge::FileHuge,
+    &crate::malloc_keep::MallocKeepRemedy,
+    &crate::allocator::AllocatorRemedy,
+    &crate::heap_huge::HeapHugeRemedy,
+    &crate::heap_mthp::HeapMthpRemedy,
+    &crate::pool::PoolRemedy,
+    &crate::heap_small::HeapSmallRemedy,
+    &crate::arenas::ArenasRemedy,
+    &crate::trim::TrimRemedy,
+    &crate::pipe_grow::PipeGrowRemedy,
+    &crate::pipe_tools::PipeToolsRemedy,
+    &crate::place::PlaceRemedy,
+    &crate::working_set::WorkingSetRemedy,
+    &crate::text_huge::TextHugeRemedy,
+    &crate::file_huge::FileHugeRemedy,
 ];
 
 /// Every remedy, in display order.
@@ -36,7 +36,7 @@ pub fn find(name: &str) -> Option<&'static dyn Remedy> {
 }
 
 /// Warnings for a start with these doses, by remedy.
-pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
+pub fn unseen(doses: &[RemedyDose]) -> impl Iterator<Item = (&str, &'static str)> {
     doses.iter().filter_map(|dose| Some((dose.remedy.as_str(), find(&dose.remedy)?.unseen()?)))
 }
 
@@ -48,7 +48,7 @@ fn conflict(one: &str, other: &str) -> bool {
 
 /// Two of these doses that cannot be used in one run.
 #[must_use]
-pub fn clash(doses: &[Dose]) -> Option<(&Dose, &Dose)> {
+pub fn clash(doses: &[RemedyDose]) -> Option<(&RemedyDose, &RemedyDose)> {
     doses.iter().enumerate().find_map(|(at, one)| {
         let other = doses[at + 1..].iter().find(|other| conflict(&one.remedy, &other.remedy))?;
         Some((one, other))
@@ -56,7 +56,7 @@ pub fn clash(doses: &[Dose]) -> Option<(&Dose, &Dose)> {
 }
 
 /// The first of these doses that would make this program fail, and why.
-pub fn misfit<'a>(doses: &'a [Dose], target: &Target) -> Option<(&'a str, String)> {
+pub fn misfit<'a>(doses: &'a [RemedyDose], target: &TargetProgram) -> Option<(&'a str, String)> {
     let mut all = doses.iter().map(|dose| dose.remedy.as_str());
     all.find_map(|name| Some((name, find(name)?.misfit(target)?)))
 }
@@ -91,9 +91,9 @@ pub enum RemedyError {
 pub fn parse_list(
     list: &str,
     machine: &Machine,
-    target: &dyn Fn() -> Target,
-) -> Result<Vec<Dose>, RemedyError> {
-    let mut doses: Vec<Dose> = Vec::new();
+    target: &dyn Fn() -> TargetProgram,
+) -> Result<Vec<RemedyDose>, RemedyError> {
+    let mut doses: Vec<RemedyDose> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
         let remedy = known(name)?;
@@ -119,7 +119,7 @@ fn dose_of(
     remedy: &'static dyn Remedy,
     parameter: &str,
     machine: &Machine,
-) -> Result<Dose, RemedyError> {
+) -> Result<RemedyDose, RemedyError> {
     if !is_in_line(parameter) {
         return Err(RemedyError::Control(format!("{}={parameter}", remedy.name())));
     }
@@ -132,19 +132,19 @@ fn dose_of(
 ///
 /// # Errors
 /// Names the first dose that is not available here.
-pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
-    let again = |dose: &Dose| dose_of(known(&dose.remedy)?, &dose.parameter, machine);
+pub fn derived(saved: &[RemedyDose], machine: &Machine) -> Result<Vec<RemedyDose>, RemedyError> {
+    let again = |dose: &RemedyDose| dose_of(known(&dose.remedy)?, &dose.parameter, machine);
     saved.iter().map(again).collect()
 }
 
 #[cfg(test)]
 pub(crate) mod tests_support {
-    use super::{Dose, RemedyError, Target};
+    use super::{RemedyDose, RemedyError, TargetProgram};
     use pagewise_model::constructed::machine;
     use pagewise_model::look::Allocator;
 
     /// Doses of `list` for a program on glibc.
-    pub(crate) fn parse(list: &str) -> Result<Vec<Dose>, RemedyError> {
+    pub(crate) fn parse(list: &str) -> Result<Vec<RemedyDose>, RemedyError> {
         parse_for(list, Allocator::Glibc, Some(true))
     }
 
@@ -153,8 +153,8 @@ pub(crate) mod tests_support {
         list: &str,
         allocator: Allocator,
         glibc_huge_tunable: Option<bool>,
-    ) -> Result<Vec<Dose>, RemedyError> {
-        let target = || Target::with_malloc(allocator, glibc_huge_tunable);
+    ) -> Result<Vec<RemedyDose>, RemedyError> {
+        let target = || TargetProgram::with_malloc(allocator, glibc_huge_tunable);
         crate::parse_list(list, &machine(), &target)
     }
 }
@@ -170,7 +170,7 @@ mod tests {
     fn lists_are_parsed_and_refused_by_name() {
         let doses = parse("pipe-grow=256K, heap-small").unwrap();
         assert_eq!(
-            doses.iter().map(Dose::spec).collect::<Vec<_>>(),
+            doses.iter().map(RemedyDose::spec).collect::<Vec<_>>(),
             ["pipe-grow=256K", "heap-small"]
         );
         assert!(parse("").unwrap().is_empty());

@@ -1,24 +1,24 @@
 //! The common interface of remedies: name, fit, doses, and how success is read.
 
-use crate::target::Target;
+use crate::target::TargetProgram;
 use pagewise_model::Fact;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
-use pagewise_model::look::{Look, ProcessSeen, Traced};
+use pagewise_model::look::{LookFindings, TracedLook, TracedProcess};
 use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::Prices;
+use pagewise_model::price::PagePrices;
 
 /// Evidence for the judgement of a remedy: facts, and the diagnosis based on them.
 #[derive(Debug, Clone, Copy)]
-pub struct Evidence<'a> {
+pub struct RemedyEvidence<'a> {
     /// The look at the program.
-    pub look: &'a Look,
+    pub look: &'a LookFindings,
     pub diagnosis: &'a Diagnosis,
     pub machine: &'a Machine,
     /// Unit prices.
-    pub prices: &'a Prices,
+    pub prices: &'a PagePrices,
     /// The pool of reserved huge pages.
     pub pool: &'a Fact<HugePool>,
     /// Its memory at the peak, if that was examined.
@@ -27,18 +27,18 @@ pub struct Evidence<'a> {
     pub has_log: bool,
 }
 
-impl<'a> Evidence<'a> {
+impl<'a> RemedyEvidence<'a> {
     /// The traced look; `None` without one.
-    pub(crate) fn traced(&self) -> Option<&'a Traced> {
+    pub(crate) fn traced(&self) -> Option<&'a TracedLook> {
         self.look.traced.known()
     }
     /// Process images of the traced look; empty without one.
-    pub(crate) fn processes(&self) -> &'a [ProcessSeen] {
+    pub(crate) fn processes(&self) -> &'a [TracedProcess] {
         self.traced().map_or(&[], |t| &t.processes)
     }
     /// Anonymous memory of the processes that `are` selects, as a share of the peak of the largest run. A
     /// remedy for their allocator could save at most this share.
-    pub(crate) fn heap_share(&self, are: impl Fn(&ProcessSeen) -> bool) -> f64 {
+    pub(crate) fn heap_share(&self, are: impl Fn(&TracedProcess) -> bool) -> f64 {
         let heaps = self.processes().iter().filter(|process| are(process));
         let heaps: u64 = heaps
             .map(|process| process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0))
@@ -54,7 +54,7 @@ impl<'a> Evidence<'a> {
 
 /// The figure of a finished run that shows that a remedy took hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mechanism {
+pub enum RemedyMechanism {
     /// Transparent huge pages allocated by faults (`thp_fault_alloc` in /proc/vmstat).
     HugeFaults,
     /// Folios of 64 KiB allocated by faults (`anon_fault_alloc` of that size).
@@ -92,24 +92,24 @@ pub trait Remedy: Sync {
     ///
     /// # Errors
     /// A sentence that says what the parameter must be.
-    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String>;
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<RemedyDose, String>;
     /// The default parameter for a program of which only its file is known; empty for the remedy's own
     /// default.
-    fn parameter_for(&self, _target: &dyn Fn() -> Target) -> String {
+    fn parameter_for(&self, _target: &dyn Fn() -> TargetProgram) -> String {
         String::new()
     }
     /// Why a program of which only its file is known would fail with it; `None` if it would not.
-    fn misfit(&self, _target: &Target) -> Option<String> {
+    fn misfit(&self, _target: &TargetProgram) -> Option<String> {
         None
     }
     /// Whether it fits, with the doses to try.
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate;
     /// Whether it fits when memory is the goal. Its ceiling is a share of the memory.
-    fn fit_for_memory(&self, _evidence: &Evidence<'_>) -> Candidate {
+    fn fit_for_memory(&self, _evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         self.refusal("it saves no memory".to_owned())
     }
     /// Figure that shows success.
-    fn mechanism(&self, dose: &Dose) -> Mechanism;
+    fn mechanism(&self, dose: &RemedyDose) -> RemedyMechanism;
     /// Names of other remedies that undo the effect of this one. It is enough if one of the two names the
     /// other.
     fn conflicts(&self) -> &'static [&'static str] {
@@ -120,11 +120,11 @@ pub trait Remedy: Sync {
         None
     }
     /// Its costs, and notes for the user.
-    fn notes(&self, dose: &Dose) -> Vec<String>;
+    fn notes(&self, dose: &RemedyDose) -> Vec<String>;
 
     /// A candidate with nothing to try.
-    fn refusal(&self, why: String) -> Candidate {
-        Candidate {
+    fn refusal(&self, why: String) -> RemedyCandidate {
+        RemedyCandidate {
             remedy: self.name().to_owned(),
             sentence: self.sentence().to_owned(),
             why,
@@ -133,18 +133,18 @@ pub trait Remedy: Sync {
         }
     }
     /// Like [`Self::refusal`], for any text type.
-    fn unfit(&self, why: impl Into<String>) -> Candidate
+    fn unfit(&self, why: impl Into<String>) -> RemedyCandidate
     where
         Self: Sized,
     {
         self.refusal(why.into())
     }
     /// A candidate to try.
-    fn fitting(&self, why: String, ceiling_share: f64, doses: Vec<Dose>) -> Candidate
+    fn fitting(&self, why: String, ceiling_share: f64, doses: Vec<RemedyDose>) -> RemedyCandidate
     where
         Self: Sized,
     {
-        Candidate {
+        RemedyCandidate {
             remedy: self.name().to_owned(),
             sentence: self.sentence().to_owned(),
             why,
@@ -153,10 +153,10 @@ pub trait Remedy: Sync {
         }
     }
     /// A dose of this remedy.
-    fn with(&self, parameter: &str, settings: Settings) -> Dose
+    fn with(&self, parameter: &str, settings: ArmSettings) -> RemedyDose
     where
         Self: Sized,
     {
-        Dose { remedy: self.name().to_owned(), parameter: parameter.to_owned(), settings }
+        RemedyDose { remedy: self.name().to_owned(), parameter: parameter.to_owned(), settings }
     }
 }

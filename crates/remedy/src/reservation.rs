@@ -18,7 +18,7 @@
 use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::lock::{LockError, SettingsLock};
 use pagewise_kernel::proc::{buddyinfo, pagetypeinfo, read_text};
-use pagewise_kernel::trusted_path::Missing;
+use pagewise_kernel::trusted_path::MissingName;
 use pagewise_kernel::{SysError, hugetlb, page_size, state_file};
 use pagewise_model::plan::PoolNeed;
 use pagewise_model::pool::HugePool;
@@ -31,7 +31,8 @@ use std::time::Duration;
 /// Name of the record in the machine's directory.
 const NAME: &str = "pool-changed.json";
 /// A record is void after its boot; its age does not matter.
-const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+const LIMITS: state_file::StateFileLimits =
+    state_file::StateFileLimits { most_age: Duration::MAX, most_bytes: 2000 };
 
 /// Identifier of the current boot.
 pub(crate) fn boot() -> Result<String, SysError> {
@@ -40,14 +41,14 @@ pub(crate) fn boot() -> Result<String, SysError> {
 
 /// The changed setting, with its previous value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct ReservationRecord {
     boot_id: String,
     page_bytes: PageSize,
     before_pages: u64,
     most_pages: u64,
 }
 
-impl Record {
+impl ReservationRecord {
     /// `None` if there is no record.
     fn read(path: &Path) -> Result<Option<Self>, String> {
         let read =
@@ -90,13 +91,13 @@ impl Record {
 
 /// Permission to change the pool of this machine, exclusive while it is held.
 #[derive(Debug, Clone)]
-pub struct Permit {
+pub struct PoolPermit {
     record: PathBuf,
     page: PageSize,
     _lock: Arc<SettingsLock>,
 }
 
-impl Permit {
+impl PoolPermit {
     /// For an account that may write the setting. First gives back what a killed process left.
     ///
     /// # Errors
@@ -107,7 +108,8 @@ impl Permit {
         rustix::fs::access(&control, rustix::fs::Access::WRITE_OK).map_err(|error| {
             SysError::new("access", control, error).to_string() + ": only root can change the pool"
         })?;
-        let directory = dirs::machine_dir(Missing::IsMade).map_err(|error| error.to_string())?;
+        let directory =
+            dirs::machine_dir(MissingName::IsMade).map_err(|error| error.to_string())?;
         Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
@@ -119,7 +121,7 @@ impl Permit {
     pub(crate) fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
         let lock = SettingsLock::acquire_in(directory).map_err(|error| error.to_string())?;
         let record = directory.join(NAME);
-        if let Some(left) = Record::read(&record)? {
+        if let Some(left) = ReservationRecord::read(&record)? {
             settle(&record, &left)?;
         }
         Ok(Self { record, page, _lock: Arc::new(lock) })
@@ -129,7 +131,7 @@ impl Permit {
     ///
     /// # Errors
     /// A sentence. Then the pool is unchanged.
-    pub fn add(&self, pages: u64) -> Result<Reservation, String> {
+    pub fn add(&self, pages: u64) -> Result<PoolReservation, String> {
         let pool = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         if pages > pool.addable_pages {
             return Err(format!(
@@ -138,7 +140,7 @@ impl Permit {
                 pool.size(pool.addable_pages)
             ));
         }
-        let record = Record {
+        let record = ReservationRecord {
             boot_id: boot().map_err(|error| error.to_string())?,
             page_bytes: self.page,
             before_pages: pool.pages,
@@ -146,7 +148,7 @@ impl Permit {
         };
         record.write(&self.record)?;
         // From here on, any failure undoes the change.
-        let reservation = Reservation { permit: self.clone(), record: Some(record) };
+        let reservation = PoolReservation { permit: self.clone(), record: Some(record) };
         hugetlb::resize(self.page, pool.pages.saturating_add(pages)).map_err(|e| e.to_string())?;
         let now = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         let got = now.pages.saturating_sub(pool.pages);
@@ -182,12 +184,12 @@ fn pieces(page: PageSize) -> String {
 
 /// Added pages, given back when this is dropped. Holds the lock that long.
 #[derive(Debug)]
-pub struct Reservation {
-    permit: Permit,
-    record: Option<Record>,
+pub struct PoolReservation {
+    permit: PoolPermit,
+    record: Option<ReservationRecord>,
 }
 
-impl Reservation {
+impl PoolReservation {
     /// Gives the pages back.
     ///
     /// # Errors
@@ -199,7 +201,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for PoolReservation {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             // No caller is left to read a message. If this fails, the record stays for the next start.
@@ -209,7 +211,7 @@ impl Drop for Reservation {
 }
 
 /// Undoes the change in a record and removes the record. Returns how many pages were given back.
-fn settle(path: &Path, record: &Record) -> Result<u64, String> {
+fn settle(path: &Path, record: &ReservationRecord) -> Result<u64, String> {
     let is_own = |now: String| now == record.boot_id;
     // Settings of an earlier boot no longer exist.
     let undone = if boot().is_ok_and(is_own) { record.undo() } else { Ok(0) };
@@ -231,10 +233,10 @@ pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    match dirs::machine_dir(Missing::Ends) {
+    match dirs::machine_dir(MissingName::Ends) {
         Ok(directory) => repair_in(&directory?),
         // Root of a user namespace: the directory belongs to another user there.
-        Err(DirError::Unsafe { why: dirs::Objection::Foreign(_), .. }) => None,
+        Err(DirError::Unsafe { why: dirs::DirObjection::Foreign(_), .. }) => None,
         Err(error) => {
             Some(format!("cannot find out whether a killed run has reserved huge pages: {error}"))
         }
@@ -253,7 +255,7 @@ fn repair_in(directory: &Path) -> Option<String> {
         Err(error) => return impossible(error.to_string()),
         Ok(lock) => lock,
     };
-    let record = match Record::read(&path) {
+    let record = match ReservationRecord::read(&path) {
         Ok(record) => record?,
         Err(why) => return Some(why),
     };
@@ -272,7 +274,7 @@ fn repair_in(directory: &Path) -> Option<String> {
 
 /// The pool for the evidence of remedies, with the pages that `permit` could add.
 #[must_use]
-pub fn facts(permit: Option<&Permit>) -> Fact<HugePool> {
+pub fn facts(permit: Option<&PoolPermit>) -> Fact<HugePool> {
     let pool: Fact<HugePool> = hugetlb::usual().and_then(hugetlb::pool).into();
     pool.map(|pool| match permit {
         Some(_) => pool,
@@ -287,8 +289,8 @@ pub fn facts(permit: Option<&Permit>) -> Fact<HugePool> {
 /// A sentence that says what is missing, and what would help.
 pub fn ensure(
     need: PoolNeed,
-    permit: Option<&Permit>,
-    held: &mut Option<Reservation>,
+    permit: Option<&PoolPermit>,
+    held: &mut Option<PoolReservation>,
 ) -> Result<(), String> {
     let page = hugetlb::usual().map_err(|error| error.to_string())?;
     if page != need.page_bytes {
@@ -322,9 +324,9 @@ mod tests {
     use pagewise_model::Bytes;
     use std::sync::{Mutex, PoisonError};
 
-    fn record(before_pages: u64, most_pages: u64) -> Record {
+    fn record(before_pages: u64, most_pages: u64) -> ReservationRecord {
         let (boot_id, page_bytes) = (boot().unwrap(), hugetlb::usual().unwrap());
-        Record { boot_id, page_bytes, before_pages, most_pages }
+        ReservationRecord { boot_id, page_bytes, before_pages, most_pages }
     }
 
     fn now() -> u64 {
@@ -351,19 +353,21 @@ mod tests {
         assert_eq!(repair_in(dir.path()), None);
         assert_eq!(dir.path().read_dir().unwrap().count(), 0, "nothing is made for nothing");
         same.write(&path).unwrap();
-        assert_eq!(Record::read(&path), Ok(Some(same.clone())));
+        assert_eq!(ReservationRecord::read(&path), Ok(Some(same.clone())));
         assert_eq!(repair_in(dir.path()), None, "nothing had been added");
         assert!(!path.exists());
-        Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
+        ReservationRecord { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
         let reported = repair_in(dir.path()).unwrap();
         assert!(reported.contains("so pagewise leaves it") && !path.exists(), "{reported}");
-        Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
+        ReservationRecord { boot_id: "another".into(), most_pages: u64::MAX, ..same }
+            .write(&path)
+            .unwrap();
         assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
         std::fs::write(&path, "half of a rec").unwrap();
         let reported = repair_in(dir.path()).unwrap();
         assert!(reported.contains("cannot read the record") && path.exists(), "{reported}");
-        assert!(Permit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
+        assert!(PoolPermit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
     }
 
     #[test]
@@ -384,7 +388,7 @@ mod tests {
         let _pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
-        let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
+        let permit = PoolPermit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         let before = now();
         let too_many = permit.add(u64::MAX / 2).unwrap_err();
         assert!(too_many.contains("less than a quarter"), "{too_many}");
@@ -402,7 +406,7 @@ mod tests {
         let reported = repair_in(dir.path()).unwrap();
         assert!(reported.starts_with("gave back 2 huge pages"), "{reported}");
         assert_eq!((now(), path.exists()), (before, false));
-        let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
+        let permit = PoolPermit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         // The first reservation is in the way of the second.
         let page_bytes = hugetlb::usual().unwrap();
         let available = hugetlb::pool(page_bytes).unwrap().available_pages();

@@ -6,7 +6,7 @@
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::look::Allocator;
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::{elf, glibc, lending};
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -21,14 +21,14 @@ const LINE: u64 = 256;
 
 /// Facts about a program before it runs.
 #[derive(Debug)]
-pub struct Target {
+pub struct TargetProgram {
     file: Option<PathBuf>,
-    malloc: OnceCell<Malloc>,
+    malloc: OnceCell<ProgramMalloc>,
 }
 
 /// The allocator behind malloc, and whether a glibc has the tunable for huge pages.
 #[derive(Debug, Clone, Copy)]
-struct Malloc {
+struct ProgramMalloc {
     allocator: Allocator,
     glibc_huge_tunable: Option<bool>,
     is_python: bool,
@@ -36,18 +36,19 @@ struct Malloc {
     is_32_bit: bool,
 }
 
-impl Target {
+impl TargetProgram {
     /// The program that `command` starts.
     #[must_use]
     pub fn from_command(command: &[OsString]) -> Self {
-        let file = Launch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
+        let file =
+            ProgramLaunch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
         Self { file, malloc: OnceCell::new() }
     }
 
     /// A program with this allocator.
     #[cfg(test)]
     pub(crate) fn with_malloc(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> Self {
-        let malloc = Malloc {
+        let malloc = ProgramMalloc {
             allocator,
             glibc_huge_tunable,
             is_python: false,
@@ -60,7 +61,7 @@ impl Target {
     /// Like [`Self::with_malloc`], with a file.
     #[cfg(test)]
     pub(crate) fn with_file(file: &str, allocator: Allocator, is_static: bool) -> Self {
-        let malloc = Malloc { is_static, ..Self::with_malloc(allocator, None).malloc() };
+        let malloc = ProgramMalloc { is_static, ..Self::with_malloc(allocator, None).malloc() };
         Self { file: Some(file.into()), malloc: OnceCell::from(malloc) }
     }
 
@@ -106,15 +107,15 @@ impl Target {
         self.file().is_some_and(lending::file_opens_deep)
     }
 
-    fn malloc(&self) -> Malloc {
+    fn malloc(&self) -> ProgramMalloc {
         *self.malloc.get_or_init(|| {
             let file = self.file.as_deref();
             let seen = file.and_then(|file| elf::of_executable(file).ok());
             let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
-            let is = |what: fn(&elf::ElfSeen) -> bool| seen.as_ref().is_some_and(what);
+            let is = |what: fn(&elf::ElfProperties) -> bool| seen.as_ref().is_some_and(what);
             let glibc = file.filter(|_| allocator == Allocator::Glibc);
             let glibc_huge_tunable = glibc.and_then(glibc::has_huge_tunable);
-            Malloc {
+            ProgramMalloc {
                 allocator,
                 glibc_huge_tunable,
                 is_python: is(|seen| seen.is_python),
@@ -152,7 +153,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     if first.file_name() == Some(OsStr::new("env"))
         && let Some(name) = words.find(|word| !is_setting(word))
     {
-        return Launch::experiment(vec![OsStr::from_bytes(name).to_owned()]).file().ok();
+        return ProgramLaunch::experiment(vec![OsStr::from_bytes(name).to_owned()]).file().ok();
     }
     Some(first.to_path_buf())
 }
@@ -180,7 +181,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("pagewise-other-{}", std::process::id()));
         std::fs::write(&file, b"\x7fELF\0glibc.malloc.trim_threshold\0").unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
-        let seen = Target::from_command(&[file.clone().into()]);
+        let seen = TargetProgram::from_command(&[file.clone().into()]);
         assert_eq!(seen.file(), Some(file.as_path()));
         assert_ne!(seen.allocator(), Allocator::Glibc);
         let asked = glibc::has_huge_tunable(&file);
@@ -191,13 +192,14 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_unknown() {
-        for none in
-            [Target::from_command(&["/nonexistent/program".into()]), Target::from_command(&[])]
-        {
+        for none in [
+            TargetProgram::from_command(&["/nonexistent/program".into()]),
+            TargetProgram::from_command(&[]),
+        ] {
             assert_eq!((none.file(), none.allocator()), (None, Allocator::Unknown));
             assert_eq!(none.glibc_huge_tunable(), None);
         }
-        let shell = Target::from_command(&["sh".into()]);
+        let shell = TargetProgram::from_command(&["sh".into()]);
         assert_ne!(shell.allocator(), Allocator::Go);
     }
 }

@@ -12,21 +12,21 @@
 //! instructions; otherwise the ceiling includes walks for data, and the experiment decides. Not seen: how the
 //! program's text is laid out within its pages, which may matter more.
 
-use crate::code::{self, Code};
-use crate::remedy::{Evidence, Mechanism, Remedy};
-use crate::target::Target;
+use crate::code::{self, CodePlacement};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
+use crate::target::TargetProgram;
 use crate::warmth;
-use pagewise_judge::text::Sizes;
+use pagewise_judge::text::PageSizePair;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
+use pagewise_model::plan::{ArmSettings, FileKind, HugeFile, RemedyCandidate, RemedyDose};
 
-pub(crate) struct TextHuge;
+pub(crate) struct TextHugeRemedy;
 
 /// Possible state of a file's text.
-struct Text {
+struct TextGain {
     file: HugeFile,
     /// Bytes on small pages that could be on huge ones.
     gain: Bytes,
@@ -34,10 +34,10 @@ struct Text {
     refusal: Option<String>,
 }
 
-impl Text {
-    fn from_file(file: &UsedFile, sizes: Sizes) -> Option<Self> {
+impl TextGain {
+    fn from_file(file: &UsedFile, sizes: PageSizePair) -> Option<Self> {
         let layout = file.layout.as_ref()?;
-        let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
+        let code = CodePlacement { layout, is_placed_aligned: file.is_placed_aligned, sizes };
         let gain = Bytes(code.reach().0.saturating_sub(code.huge(&file.slots).0));
         let is_done = code.reach() > Bytes(0) && gain == Bytes(0);
         let refusal = if is_done {
@@ -51,18 +51,18 @@ impl Text {
 }
 
 /// Why the code of a file cannot get on huge pages; `None` if it can.
-fn obstacle(file: &UsedFile, code: &Code<'_>) -> Option<String> {
+fn obstacle(file: &UsedFile, code: &CodePlacement<'_>) -> Option<String> {
     if code.reach() == Bytes(0) { Some(code.why_small()) } else { file.obstacle.clone() }
 }
 
 /// Paths of the files whose code can be or is on huge pages. Also the other files with code, with the reasons
 /// why not.
 #[must_use]
-pub fn code_files(files: &[UsedFile], sizes: Sizes) -> (Vec<String>, Vec<(String, String)>) {
+pub fn code_files(files: &[UsedFile], sizes: PageSizePair) -> (Vec<String>, Vec<(String, String)>) {
     let (mut can, mut cannot) = (Vec::new(), Vec::new());
     for file in files {
         let Some(layout) = &file.layout else { continue };
-        let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
+        let code = CodePlacement { layout, is_placed_aligned: file.is_placed_aligned, sizes };
         match obstacle(file, &code) {
             None => can.push(file.path.clone()),
             Some(why) => cannot.push((file.path.clone(), why)),
@@ -72,7 +72,7 @@ pub fn code_files(files: &[UsedFile], sizes: Sizes) -> (Vec<String>, Vec<(String
 }
 
 /// Share of time that huge pages for code could save at most.
-fn ceiling(evidence: &Evidence<'_>) -> f64 {
+fn ceiling(evidence: &RemedyEvidence<'_>) -> f64 {
     let part = evidence.look.walks.known().map_or(1.0, |walks| {
         let all = walks.data_walk_cycles.saturating_add(walks.code_walk_cycles);
         walks.code_walk_cycles as f64 / all.max(1) as f64
@@ -80,7 +80,7 @@ fn ceiling(evidence: &Evidence<'_>) -> f64 {
     evidence.share(CostKind::FileFaults) + part * evidence.share(CostKind::AddressTranslation)
 }
 
-impl Remedy for TextHuge {
+impl Remedy for TextHugeRemedy {
     fn name(&self) -> &'static str {
         warmth::TEXT_HUGE
     }
@@ -92,17 +92,17 @@ impl Remedy for TextHuge {
          no comma in their paths"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             // The start of a program that is not found reports that.
-            return Ok(self.with("", Settings::default()));
+            return Ok(self.with("", ArmSettings::default()));
         }
         let huge_files = warmth::parse(parameter, FileKind::Code)?;
         let parameter = warmth::spell(&huge_files);
-        Ok(self.with(&parameter, Settings { huge_files, ..Settings::default() }))
+        Ok(self.with(&parameter, ArmSettings { huge_files, ..ArmSettings::default() }))
     }
 
-    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
+    fn parameter_for(&self, target: &dyn Fn() -> TargetProgram) -> String {
         let files = target().file().map_or_else(Vec::new, code::of_program);
         let named = files.iter().filter_map(|path| HugeFile::of(path, FileKind::Code));
         warmth::spell(&named.collect::<Vec<_>>())
@@ -112,17 +112,17 @@ impl Remedy for TextHuge {
         &["heap-small"]
     }
 
-    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         let Some(traced) = evidence.traced() else {
             return self.unfit("the files of the program could not be examined");
         };
         let Some(huge) = evidence.machine.huge_page_bytes.known() else {
             return self.unfit("this machine has no huge pages");
         };
-        let sizes = Sizes { base: evidence.machine.base_page_bytes, huge: *huge };
-        let texts: Vec<Text> =
-            traced.files.iter().filter_map(|f| Text::from_file(f, sizes)).collect();
-        let (fit, unfit): (Vec<&Text>, Vec<&Text>) =
+        let sizes = PageSizePair { base: evidence.machine.base_page_bytes, huge: *huge };
+        let texts: Vec<TextGain> =
+            traced.files.iter().filter_map(|f| TextGain::from_file(f, sizes)).collect();
+        let (fit, unfit): (Vec<&TextGain>, Vec<&TextGain>) =
             texts.iter().partition(|text| text.refusal.is_none());
         if fit.is_empty() {
             let first = unfit.into_iter().find_map(|text| Some((text, text.refusal.as_ref()?)));
@@ -138,15 +138,15 @@ impl Remedy for TextHuge {
             all => format!("{gain} of the text of {} files could be on huge pages", all.len()),
         };
         let parameter = warmth::spell(&huge_files);
-        let dose = self.with(&parameter, Settings { huge_files, ..Settings::default() });
+        let dose = self.with(&parameter, ArmSettings { huge_files, ..ArmSettings::default() });
         self.fitting(why, ceiling(evidence), vec![dose])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::TextHuge
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::TextHuge
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         Vec::from(warmth::NOTES.map(str::to_owned))
     }
 }

@@ -10,36 +10,36 @@
 //! below the top of a heap, which only `malloc_trim` or a restart returns.
 
 use crate::heap_huge::tunable;
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
-use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::look::{Allocator, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 
 /// glibc's initial value, and the value tried.
 const USUAL: Bytes = Bytes::kib(128);
 /// The largest threshold for mappings that glibc accepts.
 const LARGEST: Bytes = Bytes::mib(32);
 
-pub(crate) struct Trim;
+pub(crate) struct TrimRemedy;
 
-impl Trim {
-    fn at(&self, threshold: Bytes) -> Dose {
+impl TrimRemedy {
+    fn at(&self, threshold: Bytes) -> RemedyDose {
         let entries = vec![
             format!("glibc.malloc.mmap_threshold={}", threshold.0),
             format!("glibc.malloc.trim_threshold={}", threshold.0),
             "glibc.malloc.top_pad=0".to_owned(),
         ];
         let parameter = format!("{}K", threshold.0 >> 10);
-        self.with(&parameter, Settings { env: vec![tunable(entries)], ..Settings::default() })
+        self.with(&parameter, ArmSettings { env: vec![tunable(entries)], ..ArmSettings::default() })
     }
 }
 
-fn is_on_glibc(process: &ProcessSeen) -> bool {
+fn is_on_glibc(process: &TracedProcess) -> bool {
     process.allocator == Allocator::Glibc
 }
 
-impl Remedy for Trim {
+impl Remedy for TrimRemedy {
     fn name(&self) -> &'static str {
         "trim"
     }
@@ -50,7 +50,7 @@ impl Remedy for Trim {
         "the free memory from which on it does, 128K (default) to 32M"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         let threshold: Bytes = if parameter.is_empty() {
             USUAL
         } else {
@@ -67,11 +67,11 @@ impl Remedy for Trim {
         &["malloc-keep"]
     }
 
-    fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, _evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         self.unfit("it saves memory, not time (--goal memory)")
     }
 
-    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+    fn fit_for_memory(&self, evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
@@ -84,11 +84,11 @@ impl Remedy for Trim {
         self.fitting(why, evidence.heap_share(is_on_glibc), vec![self.at(USUAL)])
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::MemorySaved
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::MemorySaved
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec!["memory that the program takes again is faulted in and zeroed again".to_owned()]
     }
 }

@@ -10,15 +10,15 @@
 //! Refilling reads them once, some milliseconds per 10 MiB. What is not available, for example because other
 //! processes hold a file, is tried again at each start.
 
-use crate::code::Code;
-use crate::recache::Subject;
+use crate::code::CodePlacement;
+use crate::recache::RecacheSubject;
 use crate::record;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::page_size;
-use pagewise_model::cache::{CacheOutcome, Slot, SlotMap};
+use pagewise_model::cache::{CacheOutcome, CacheSlot, SlotMap};
 use pagewise_model::plan::{FileKind, HugeFile};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_observe::text::Elf;
+use pagewise_observe::text::ElfFile;
 use std::path::Path;
 
 /// The remedy that puts the files of a program's code on huge pages.
@@ -34,7 +34,7 @@ pub(crate) const NOTES: [&str; 2] = [
 
 /// Result for one file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Warmed {
+pub struct WarmedFile {
     pub file: HugeFile,
     /// Outcome of the refill.
     pub outcome: CacheOutcome,
@@ -45,7 +45,7 @@ pub struct Warmed {
     pub took_ns: Option<Nanos>,
 }
 
-impl Warmed {
+impl WarmedFile {
     /// Whether anything of it is on huge pages, and it was not refused.
     #[must_use]
     pub fn took_hold(&self) -> bool {
@@ -84,8 +84,8 @@ impl Warmed {
 
 /// Brings a file into huge folios if it is not in them. Calls `begin` right before that.
 #[must_use]
-pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> Warmed {
-    attempt(file, begin).unwrap_or_else(|why| Warmed {
+pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> WarmedFile {
+    attempt(file, begin).unwrap_or_else(|why| WarmedFile {
         file: file.clone(),
         outcome: CacheOutcome::Refused { why, help: String::new() },
         huge_bytes: Bytes(0),
@@ -95,18 +95,18 @@ pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> Warmed {
 }
 
 /// The open file, and its headers if it has code.
-fn open(file: &HugeFile) -> Result<(CachedFile, Option<Elf>), String> {
-    let opened = CachedFile::open(Path::new(&file.path)).map_err(|e| e.to_string())?;
+fn open(file: &HugeFile) -> Result<(PageCacheFile, Option<ElfFile>), String> {
+    let opened = PageCacheFile::open(Path::new(&file.path)).map_err(|e| e.to_string())?;
     let elf = match file.kind {
-        FileKind::Code => Some(Elf::read(opened.file()).map_err(|e| e.to_string())?),
+        FileKind::Code => Some(ElfFile::read(opened.file()).map_err(|e| e.to_string())?),
         FileKind::Input => None,
     };
     Ok((opened, elf))
 }
 
-fn attempt(file: &HugeFile, begin: impl FnOnce(&Path)) -> Result<Warmed, String> {
+fn attempt(file: &HugeFile, begin: impl FnOnce(&Path)) -> Result<WarmedFile, String> {
     let (opened, elf) = open(file)?;
-    let code = elf.as_ref().map(|elf| Code::from_file(&opened, &elf.layout));
+    let code = elf.as_ref().map(|elf| CodePlacement::from_file(&opened, &elf.layout));
     if let Some(code) = code.filter(|code| code.reach() == Bytes(0)) {
         return Err(code.why_small());
     }
@@ -116,22 +116,22 @@ fn attempt(file: &HugeFile, begin: impl FnOnce(&Path)) -> Result<Warmed, String>
     if wanted > Bytes(0) && huge(code, &slots) >= wanted {
         return Ok(warmed(file, CacheOutcome::Already, code, &slots, size));
     }
-    let done = Subject::look(opened)
+    let done = RecacheSubject::look(opened)
         .and_then(|subject| subject.make_huge(begin))
         .map_err(|e| e.to_string())?;
     let outcome = done.outcome.clone().unwrap_or(CacheOutcome::Already);
     let result = warmed(file, outcome, code, &done.now().slots, size);
-    Ok(Warmed { took_ns: done.took_ns, ..result })
+    Ok(WarmedFile { took_ns: done.took_ns, ..result })
 }
 
 fn warmed(
     file: &HugeFile,
     outcome: CacheOutcome,
-    code: Option<Code<'_>>,
+    code: Option<CodePlacement<'_>>,
     slots: &SlotMap,
     size: Bytes,
-) -> Warmed {
-    Warmed {
+) -> WarmedFile {
+    WarmedFile {
         file: file.clone(),
         outcome,
         huge_bytes: huge(code, slots),
@@ -142,13 +142,13 @@ fn warmed(
 
 /// Bytes that can be on huge pages: of code what its layout permits, of other files all but a shorter last
 /// slot.
-fn wanted(code: Option<Code<'_>>, size: Bytes) -> Bytes {
+fn wanted(code: Option<CodePlacement<'_>>, size: Bytes) -> Bytes {
     let slot = page_size::huge().bytes();
     code.map_or(Bytes(size.0 / slot * slot), |code| code.reach())
 }
 
-fn huge(code: Option<Code<'_>>, slots: &SlotMap) -> Bytes {
-    let all = Bytes(slots.count(Slot::Huge) * page_size::huge().bytes());
+fn huge(code: Option<CodePlacement<'_>>, slots: &SlotMap) -> Bytes {
+    let all = Bytes(slots.count(CacheSlot::Huge) * page_size::huge().bytes());
     code.map_or(all, |code| code.huge(slots))
 }
 
@@ -160,7 +160,7 @@ pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
         // A missing place for the record must not prevent a start.
         let _not_recorded = record::note(path);
     };
-    let all: Vec<Warmed> = files.iter().map(|file| warm(file, noted)).collect();
+    let all: Vec<WarmedFile> = files.iter().map(|file| warm(file, noted)).collect();
     lines(&all, verbose)
 }
 
@@ -177,7 +177,7 @@ pub struct TextNow {
 #[must_use]
 pub fn text_now(file: &HugeFile) -> TextNow {
     let Ok((opened, elf)) = open(file) else { return TextNow::default() };
-    let code = elf.as_ref().map(|elf| Code::from_file(&opened, &elf.layout));
+    let code = elf.as_ref().map(|elf| CodePlacement::from_file(&opened, &elf.layout));
     let text_bytes = code.map_or(opened.size(), |code| code.size());
     let huge_bytes = opened.slots().map_or(Bytes(0), |slots| huge(code, &slots));
     TextNow { huge_bytes, text_bytes }
@@ -189,11 +189,11 @@ pub fn huge_now(file: &HugeFile) -> Bytes {
     text_now(file).huge_bytes
 }
 
-fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {
-    let named = |one: &Warmed, text: String| format!("{}: {text}", one.file.path);
+fn lines(all: &[WarmedFile], verbose: bool) -> Vec<String> {
+    let named = |one: &WarmedFile, text: String| format!("{}: {text}", one.file.path);
     if verbose {
         let line =
-            |one: &Warmed| format!("{}: {}", remedy(one.file.kind), named(one, one.report()));
+            |one: &WarmedFile| format!("{}: {}", remedy(one.file.kind), named(one, one.report()));
         return all.iter().map(line).collect();
     }
     let of_kind = |kind: FileKind| {
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn one(kind: FileKind, outcome: CacheOutcome, huge: u64) -> Warmed {
-        Warmed {
+    fn one(kind: FileKind, outcome: CacheOutcome, huge: u64) -> WarmedFile {
+        WarmedFile {
             file: HugeFile { path: "/bin/x".into(), kind },
             outcome,
             huge_bytes: Bytes::mib(huge),

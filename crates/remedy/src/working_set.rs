@@ -10,15 +10,15 @@
 //! Cached pages are not read again: a warm start only pays for the look. Experiments run warm, so `tune` has
 //! nothing to prove here. Cost: page cache for parts that a start with other arguments would not touch.
 
-use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 use pagewise_tracee::read_ahead;
 use std::path::Path;
 
-pub(crate) struct WorkingSet;
+pub(crate) struct WorkingSetRemedy;
 
-impl Remedy for WorkingSet {
+impl Remedy for WorkingSetRemedy {
     fn name(&self) -> &'static str {
         "working-set"
     }
@@ -29,7 +29,7 @@ impl Remedy for WorkingSet {
         "a file made by `pagewise faults --save-working-set`; no comma in its path"
     }
 
-    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<RemedyDose, String> {
         if parameter.is_empty() {
             return Err("name a file made by `pagewise faults --save-working-set FILE -- CMD`: working-set=FILE"
                 .to_owned());
@@ -38,21 +38,21 @@ impl Remedy for WorkingSet {
         // The receipt must be valid from any directory.
         let path = std::path::absolute(parameter).map_err(|e| format!("`{parameter}`: {e}"))?;
         let path = path.to_string_lossy().into_owned();
-        let settings = Settings { working_set: Some(path.clone()), ..Settings::default() };
+        let settings = ArmSettings { working_set: Some(path.clone()), ..ArmSettings::default() };
         Ok(self.with(&path, settings))
     }
 
-    fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
+    fn fit(&self, _evidence: &RemedyEvidence<'_>) -> RemedyCandidate {
         self.unfit(
             "it is for cold starts, and experiments run warm (pagewise faults --save-working-set)",
         )
     }
 
-    fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::MajorFaultsSaved
+    fn mechanism(&self, _dose: &RemedyDose) -> RemedyMechanism {
+        RemedyMechanism::MajorFaultsSaved
     }
 
-    fn notes(&self, _dose: &Dose) -> Vec<String> {
+    fn notes(&self, _dose: &RemedyDose) -> Vec<String> {
         vec![
             "it helps if the program's files are not in the page cache; a warm start pays for checking the cache"
                 .to_owned(),

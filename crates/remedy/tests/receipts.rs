@@ -4,9 +4,9 @@
 use pagewise_model::constructed::machine;
 use pagewise_model::look::Allocator;
 use pagewise_model::machine::{AllocatorLibrary, Machine};
-use pagewise_model::plan::Dose;
-use pagewise_remedy::receipt::{Here, Start, write};
-use pagewise_remedy::{Target, containers, parse_list};
+use pagewise_model::plan::RemedyDose;
+use pagewise_remedy::receipt::{ReceiptConditions, TestedStart, write};
+use pagewise_remedy::{TargetProgram, containers, parse_list};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -14,12 +14,12 @@ use std::process::{Command, Stdio};
 /// An environment with every character that is special to one of the readers.
 const ODD: &str = r#"-Da="$(b)" -Dc=\d$e%f:g #h {i}"#;
 
-fn doses(list: &str) -> Vec<Dose> {
-    parse_list(list, &machine(), &|| Target::from_command(&[])).unwrap()
+fn doses(list: &str) -> Vec<RemedyDose> {
+    parse_list(list, &machine(), &|| TargetProgram::from_command(&[])).unwrap()
 }
 
-fn here() -> Here {
-    Here {
+fn here() -> ReceiptConditions {
+    ReceiptConditions {
         environment: vec![("JAVA_TOOL_OPTIONS".into(), ODD.into())],
         pagewise: "/bin/true".into(),
         in_path: false,
@@ -35,7 +35,7 @@ fn systemd_accepts_every_drop_in() {
     let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let dir = tempfile::tempdir().unwrap();
     for list in ["heap-huge=java", "malloc-keep=64M,heap-small", "text-huge=/bin/true", "place"] {
-        let start = Start { command, input: None, here, system: false, quote };
+        let start = TestedStart { command, input: None, here, system: false, quote };
         let lines = write(&doses(list), &start).systemd;
         assert_eq!(lines.first().map(String::as_str), Some("[Service]"), "{list}");
         let own = if lines.iter().any(|line| line.starts_with("ExecStart=/")) {
@@ -61,11 +61,13 @@ fn an_allocator_for_python_is_kept_in_every_form_with_the_users_preload_first() 
     let library =
         AllocatorLibrary { allocator: Allocator::Jemalloc, path: "/lib/libj.so.2".into() };
     let machine = Machine { allocator_libraries: vec![library], ..machine() };
-    let doses = parse_list("allocator=+python", &machine, &|| Target::from_command(&[])).unwrap();
+    let doses =
+        parse_list("allocator=+python", &machine, &|| TargetProgram::from_command(&[])).unwrap();
     let environment = vec![("LD_PRELOAD".into(), "/own.so".into())];
-    let (here, command) = (Here { environment, ..here() }, [OsString::from("python3")]);
+    let (here, command) =
+        (ReceiptConditions { environment, ..here() }, [OsString::from("python3")]);
     let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let start = Start { command: &command, input: None, here: &here, system: false, quote };
+    let start = TestedStart { command: &command, input: None, here: &here, system: false, quote };
     let kept = write(&doses, &start);
     assert!(kept.command.contains("--with allocator=jemalloc+python --"), "{}", kept.command);
     let both = ["LD_PRELOAD=/own.so:/lib/libj.so.2", "PYTHONMALLOC=malloc"];
@@ -82,7 +84,7 @@ fn an_allocator_for_python_is_kept_in_every_form_with_the_users_preload_first() 
 fn yaml_holds_the_environment_as_it_was_tested() {
     let (here, command) = (here(), [OsString::from("java")]);
     let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let start = Start { command: &command, input: None, here: &here, system: false, quote };
+    let start = TestedStart { command: &command, input: None, here: &here, system: false, quote };
     let lines = containers::lines(&doses("heap-huge=java"), &start).unwrap();
     let value = format!("-XX:+UseTransparentHugePages {ODD}");
     let compose =

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a program for the command line")]
 
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Err("usage: check_report TEXT SAVED [COLUMNS]".into());
     };
     let columns = words.next().map_or(Ok(COLUMNS), |columns| columns.parse())?;
-    let run = Run::from_json(&std::fs::read(saved)?)?;
+    let run = SavedRun::from_json(&std::fs::read(saved)?)?;
     let found = reading::defects(&std::fs::read_to_string(text)?, &run, columns);
     found.iter().for_each(|defect| println!("{defect}"));
     Ok(ExitCode::from(u8::from(!found.is_empty())))

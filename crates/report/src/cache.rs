@@ -5,10 +5,11 @@
 //! In the latter case, `H` and `#` stand for groups that are entirely huge or cached, `+` for mixed ones.
 
 use crate::number::{counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::cache::{
-    CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, Holders, Slot, SlotMap,
+    CacheAction, CacheOutcome, CacheReport, CacheSlot, CacheState, FileCacheReport, FileHolders,
+    SlotMap,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -23,21 +24,21 @@ pub(crate) fn headline(report: &CacheReport) -> String {
     let all = report.files.len();
     let done = report.files.iter().filter(|file| is_as_asked(file)).count();
     match report.verb {
-        CacheVerb::Show => format!("the page cache of {}", files(all)),
-        CacheVerb::Evict => format!("{done} of {} dropped from the page cache", files(all)),
-        CacheVerb::Huge => format!("{done} of {} all in huge folios now", files(all)),
-        CacheVerb::Lock => format!("{done} of {} locked in memory", files(all)),
+        CacheAction::Show => format!("the page cache of {}", files(all)),
+        CacheAction::Evict => format!("{done} of {} dropped from the page cache", files(all)),
+        CacheAction::Huge => format!("{done} of {} all in huge folios now", files(all)),
+        CacheAction::Lock => format!("{done} of {} locked in memory", files(all)),
     }
 }
 
-fn is_as_asked(file: &CachedFile) -> bool {
+fn is_as_asked(file: &FileCacheReport) -> bool {
     matches!(file.outcome, Some(CacheOutcome::Done | CacheOutcome::Already))
 }
 
 /// The files as lines.
 #[must_use]
-pub fn cache_section(report: &CacheReport) -> Document {
-    let mut page = Document::default();
+pub fn cache_section(report: &CacheReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for file in &report.files {
         page.section(cached_file(file));
     }
@@ -48,15 +49,15 @@ pub fn cache_section(report: &CacheReport) -> Document {
 }
 
 /// One file: its name, its figures, its map, what was done.
-pub(crate) fn cached_file(file: &CachedFile) -> Document {
-    let mut page = Document::default();
-    page.single(&file.path, 0, Tone::Strong);
+pub(crate) fn cached_file(file: &FileCacheReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.single(&file.path, 0, TextTone::Strong);
     let state = file.now();
-    page.para(&figures(file, state), INDENT, Tone::Plain);
+    page.para(&figures(file, state), INDENT, TextTone::Plain);
     let slots = state.slots.clone();
     page.fitted(move |style| {
-        let mut map = Document::default();
-        map.single(&map_line(&slots, style.columns() - INDENT), INDENT, Tone::Plain);
+        let mut map = ReportDocument::default();
+        map.single(&map_line(&slots, style.columns() - INDENT), INDENT, TextTone::Plain);
         map
     });
     if let Fact::Known(counts) = &state.counts {
@@ -67,9 +68,9 @@ pub(crate) fn cached_file(file: &CachedFile) -> Document {
         ];
         let some = parts.iter().filter(|(bytes, _)| *bytes > Bytes(0));
         let words: Vec<String> = some.map(|(bytes, what)| format!("{bytes} {what}")).collect();
-        page.para(&words.join(", "), INDENT, Tone::Plain);
+        page.para(&words.join(", "), INDENT, TextTone::Plain);
     }
-    page.para(&folios(state), INDENT, Tone::Faint);
+    page.para(&folios(state), INDENT, TextTone::Faint);
     page.append(came_of_it(file));
     if let Some(holders) = &file.holders {
         page.append(held(holders));
@@ -78,7 +79,7 @@ pub(crate) fn cached_file(file: &CachedFile) -> Document {
 }
 
 /// How much of a file is cached, and how much of that is on huge pages.
-fn figures(file: &CachedFile, state: &CacheState) -> String {
+fn figures(file: &FileCacheReport, state: &CacheState) -> String {
     let size = file.size_bytes;
     let cached = match &state.cached_bytes {
         Fact::Known(Bytes(0)) => "nothing of it cached".to_owned(),
@@ -89,7 +90,7 @@ fn figures(file: &CachedFile, state: &CacheState) -> String {
         }
         Fact::Missing(why) => format!(
             "the first page of {} of {} slots is cached, the rest was not checked: {why}",
-            state.slots.0.len() as u64 - state.slots.count(Slot::Absent),
+            state.slots.0.len() as u64 - state.slots.count(CacheSlot::Absent),
             state.slots.0.len()
         ),
     };
@@ -115,8 +116,8 @@ fn folios(state: &CacheState) -> String {
 }
 
 /// The result of a change.
-fn came_of_it(file: &CachedFile) -> Document {
-    let mut page = Document::default();
+fn came_of_it(file: &FileCacheReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
     let change = file.after.as_ref().map_or_else(String::new, |after| {
         format!(
@@ -129,23 +130,25 @@ fn came_of_it(file: &CachedFile) -> Document {
     });
     match &file.outcome {
         None => {}
-        Some(CacheOutcome::Done) if file.after.is_none() => page.para("done", INDENT, Tone::Good),
-        Some(CacheOutcome::Done) => page.para(&format!("done: {change}"), INDENT, Tone::Good),
+        Some(CacheOutcome::Done) if file.after.is_none() => {
+            page.para("done", INDENT, TextTone::Good)
+        }
+        Some(CacheOutcome::Done) => page.para(&format!("done: {change}"), INDENT, TextTone::Good),
         Some(CacheOutcome::Already) => {
-            page.para("already done: nothing was changed", INDENT, Tone::Good);
+            page.para("already done: nothing was changed", INDENT, TextTone::Good);
         }
         Some(CacheOutcome::Refused { why, help }) => {
-            page.para(&format!("refused, nothing was changed: {why}"), INDENT, Tone::Warn);
-            page.para(&format!("next step: {help}"), INDENT, Tone::Plain);
+            page.para(&format!("refused, nothing was changed: {why}"), INDENT, TextTone::Warn);
+            page.para(&format!("next step: {help}"), INDENT, TextTone::Plain);
         }
         Some(CacheOutcome::Short { why }) => {
-            page.para(&format!("done in part: {why}"), INDENT, Tone::Warn);
-            page.para(&change, INDENT, Tone::Plain);
+            page.para(&format!("done in part: {why}"), INDENT, TextTone::Warn);
+            page.para(&change, INDENT, TextTone::Plain);
         }
         Some(CacheOutcome::Worse { why }) => {
             let text = format!("less than before; the whole file is in the cache again: {why}");
-            page.para(&text, INDENT, Tone::Bad);
-            page.para(&change, INDENT, Tone::Plain);
+            page.para(&text, INDENT, TextTone::Bad);
+            page.para(&change, INDENT, TextTone::Plain);
         }
     }
     page
@@ -155,8 +158,8 @@ fn amount(bytes: &Fact<Bytes>) -> String {
     bytes.known().map_or_else(|| "an unknown amount".to_owned(), Bytes::to_string)
 }
 
-fn held(holders: &Holders) -> Document {
-    let mut page = Document::default();
+fn held(holders: &FileHolders) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let named = holders.seen.iter().take(NAMED);
     let names: Vec<String> = named
         .map(|holder| format!("{} ({}, {})", holder.name, holder.pid, holder.mapped_bytes))
@@ -164,34 +167,34 @@ fn held(holders: &Holders) -> Document {
     if !names.is_empty() {
         let more = holders.seen.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        page.para(&format!("mapped by {}{more}", names.join(", ")), INDENT, Tone::Plain);
+        page.para(&format!("mapped by {}{more}", names.join(", ")), INDENT, TextTone::Plain);
     }
     if holders.hidden_processes > 0 {
         let n = counted(holders.hidden_processes, "process", "processes");
         let text = format!("{n} could not be examined");
-        page.para(&text, INDENT, Tone::Faint);
+        page.para(&text, INDENT, TextTone::Faint);
     }
     page
 }
 
 /// The meaning of the characters.
-fn legend(report: &CacheReport) -> Document {
-    let mut page = Document::default();
+fn legend(report: &CacheReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let size = report.slot_bytes;
-    page.para(&format!("{}; {}", letters(), scale(size)), 0, Tone::Faint);
+    page.para(&format!("{}; {}", letters(), scale(size)), 0, TextTone::Faint);
     page
 }
 
 pub(crate) fn letters() -> String {
-    let word = |slot: Slot| match slot {
-        Slot::Huge => "a huge page",
-        Slot::Whole => "cached in smaller pieces",
-        Slot::Part => "in part",
-        Slot::Asked => "cached where checked",
-        Slot::Absent => "not cached",
+    let word = |slot: CacheSlot| match slot {
+        CacheSlot::Huge => "a huge page",
+        CacheSlot::Whole => "cached in smaller pieces",
+        CacheSlot::Part => "in part",
+        CacheSlot::Asked => "cached where checked",
+        CacheSlot::Absent => "not cached",
     };
     let all: Vec<String> =
-        Slot::ALL.iter().map(|(slot, letter)| format!("{letter} {}", word(*slot))).collect();
+        CacheSlot::ALL.iter().map(|(slot, letter)| format!("{letter} {}", word(*slot))).collect();
     all.join(", ")
 }
 
@@ -206,15 +209,15 @@ fn map_line(slots: &SlotMap, room: usize) -> String {
 }
 
 /// The character for adjacent slots.
-fn group_letter(slots: &[Slot]) -> char {
-    let all = |of: &[Slot]| slots.iter().all(|slot| of.contains(slot));
+fn group_letter(slots: &[CacheSlot]) -> char {
+    let all = |of: &[CacheSlot]| slots.iter().all(|slot| of.contains(slot));
     let slot = match slots {
         [one] => *one,
-        _ if all(&[Slot::Huge]) => Slot::Huge,
-        _ if all(&[Slot::Huge, Slot::Whole]) => Slot::Whole,
-        _ if all(&[Slot::Absent]) => Slot::Absent,
-        _ if all(&[Slot::Huge, Slot::Asked]) => Slot::Asked,
-        _ => Slot::Part,
+        _ if all(&[CacheSlot::Huge]) => CacheSlot::Huge,
+        _ if all(&[CacheSlot::Huge, CacheSlot::Whole]) => CacheSlot::Whole,
+        _ if all(&[CacheSlot::Absent]) => CacheSlot::Absent,
+        _ if all(&[CacheSlot::Huge, CacheSlot::Asked]) => CacheSlot::Asked,
+        _ => CacheSlot::Part,
     };
     slot.letter()
 }
@@ -222,11 +225,11 @@ fn group_letter(slots: &[Slot]) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::cache::Slot::{Absent, Asked, Huge, Part, Whole};
+    use pagewise_model::cache::CacheSlot::{Absent, Asked, Huge, Part, Whole};
 
     #[test]
     fn maps_fit_their_line_and_lose_no_slot() {
-        let map = |slots: &[Slot], room| map_line(&SlotMap(slots.to_vec()), room);
+        let map = |slots: &[CacheSlot], room| map_line(&SlotMap(slots.to_vec()), room);
         assert_eq!(map(&[Huge, Whole, Part, Asked, Absent], 80), "H#+o.");
         assert_eq!(map(&[Huge, Huge, Huge, Whole, Absent, Absent, Huge, Absent], 4), "H#.+");
         assert_eq!(map(&[Asked, Huge, Asked, Absent, Absent], 3), "o+.");

@@ -1,8 +1,8 @@
 //! A restored page cache for people: the share that is cached, and each incomplete file with the reason.
 
 use crate::number::{count, counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::Bytes;
 use pagewise_model::cache_list::{CacheRestore, RestoredFile};
 
@@ -24,13 +24,13 @@ pub(crate) fn headline(restore: &CacheRestore) -> String {
 
 /// How it was restored, and what is missing.
 #[must_use]
-pub fn cache_restore_section(restore: &CacheRestore) -> Document {
-    let mut page = Document::default();
-    page.para(&how(restore), 0, Tone::Plain);
+pub fn cache_restore_section(restore: &CacheRestore) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.para(&how(restore), 0, TextTone::Plain);
     if restore.interrupted {
-        page.para("interrupted: the rest of the list was not read", 0, Tone::Warn);
+        page.para("interrupted: the rest of the list was not read", 0, TextTone::Warn);
     } else if let Some(why) = &restore.ended_early {
-        page.para(&format!("ended early: {why}"), 0, Tone::Warn);
+        page.para(&format!("ended early: {why}"), 0, TextTone::Warn);
     }
     let missing: Vec<&RestoredFile> =
         restore.files.iter().filter(|file| file.resident_bytes < file.listed_bytes).collect();
@@ -39,12 +39,12 @@ pub fn cache_restore_section(restore: &CacheRestore) -> Document {
     }
     page.heading("not whole");
     for file in missing.iter().take(NAMED) {
-        page.single(&file.path, INDENT, Tone::Strong);
-        page.para(&came_of_it(file), 2 * INDENT, Tone::Plain);
+        page.single(&file.path, INDENT, TextTone::Strong);
+        page.para(&came_of_it(file), 2 * INDENT, TextTone::Plain);
     }
     let more = missing.len().saturating_sub(NAMED) as u64;
     if more > 0 {
-        page.para(&format!("and {} more (--json lists all)", count(more)), INDENT, Tone::Faint);
+        page.para(&format!("and {} more (--json lists all)", count(more)), INDENT, TextTone::Faint);
     }
     page
 }
@@ -67,7 +67,7 @@ fn came_of_it(file: &RestoredFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
+    use crate::style::TerminalStyle;
     use pagewise_model::Fact;
 
     fn file(path: &str, resident: u64, left_out: Option<&str>) -> RestoredFile {
@@ -97,7 +97,7 @@ mod tests {
         let done = restore(vec![file("/a", 2, None), changed, file("/c", 1, None)]);
         let share = "50% of the saved pages are in the page cache: 3.0 MiB of 6.0 MiB of 3 files";
         assert_eq!(headline(&done), share);
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let text = cache_restore_section(&done).text(&style);
         assert!(
             text.contains("2.0 MiB were read, at most 100 MiB/s, of 1.0 GiB allowed"),
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn an_empty_list_and_an_early_end_are_reported() {
         assert!(headline(&restore(Vec::new())).contains("nothing to restore"));
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let mut many = restore((0..25).map(|n| file(&format!("/f{n}"), 0, None)).collect());
         many.ended_early = Some("the limit of 1.0 GiB was reached".to_owned());
         let text = cache_restore_section(&many).text(&style);

@@ -1,16 +1,16 @@
 //! Remedies: those that fit the findings, those that do not, and all that exist.
 
 use crate::number::at_most;
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::Nanos;
-use pagewise_model::plan::{Candidate, Dose};
-use pagewise_model::run::Run;
+use pagewise_model::plan::{RemedyCandidate, RemedyDose};
+use pagewise_model::run::SavedRun;
 
 /// Every remedy with the reason why it fits or does not.
 #[must_use]
-pub fn candidates_section(candidates: &[Candidate]) -> Document {
-    let mut page = Document::default();
+pub fn candidates_section(candidates: &[RemedyCandidate]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if candidates.is_empty() {
         return page;
     }
@@ -21,11 +21,11 @@ pub fn candidates_section(candidates: &[Candidate]) -> Document {
         page.heading("remedies that fit");
     }
     for candidate in fit {
-        page.item_tone(&candidate.remedy, &fitting(candidate), Tone::Good);
+        page.item_tone(&candidate.remedy, &fitting(candidate), TextTone::Good);
         page.para(
             &format!("{}. To try: {}", candidate.sentence, doses(candidate)),
             16,
-            Tone::Faint,
+            TextTone::Faint,
         );
     }
     page.append(rest_section(rest.iter().map(|c| (c.remedy.as_str(), c.why.as_str()))));
@@ -34,7 +34,7 @@ pub fn candidates_section(candidates: &[Candidate]) -> Document {
 
 /// A line with the remedies that fit.
 #[must_use]
-pub fn fitting_line(candidates: &[Candidate]) -> String {
+pub fn fitting_line(candidates: &[RemedyCandidate]) -> String {
     let fit: Vec<&str> =
         candidates.iter().filter(|one| one.fits()).map(|one| one.remedy.as_str()).collect();
     match fit.as_slice() {
@@ -46,14 +46,14 @@ pub fn fitting_line(candidates: &[Candidate]) -> String {
 
 /// The time needed to compare an arm, if the session's budget is too short for it. Needs the look of `run`.
 #[must_use]
-pub fn budget_line(run: &Run) -> Option<String> {
+pub fn budget_line(run: &SavedRun) -> Option<String> {
     /// Runs of an arm for a useful comparison; the plain program needs as many.
     const USEFUL_RUNS: u64 = 8;
     let budget = run.spec.as_ref()?.budget_ns?;
     let a_run = run.look.as_ref()?.runs.iter().map(|usage| usage.wall_ns).max()?;
     let useful = Nanos(a_run.0.saturating_mul(2 * USEFUL_RUNS));
     let is_short =
-        budget.0 < a_run.0.saturating_mul(4) && run.candidates.iter().any(Candidate::fits);
+        budget.0 < a_run.0.saturating_mul(4) && run.candidates.iter().any(RemedyCandidate::fits);
     is_short.then(|| {
         format!(
             "a run takes {a_run}: {budget} may be too short to compare any; {USEFUL_RUNS} runs of an arm take about {useful}"
@@ -61,16 +61,16 @@ pub fn budget_line(run: &Run) -> Option<String> {
     })
 }
 
-fn fitting(candidate: &Candidate) -> String {
+fn fitting(candidate: &RemedyCandidate) -> String {
     format!("{} (estimate): {}", at_most(candidate.ceiling_share), candidate.why)
 }
 
-fn doses(candidate: &Candidate) -> String {
+fn doses(candidate: &RemedyCandidate) -> String {
     candidate.doses.iter().map(|d| d.spec()).collect::<Vec<_>>().join(", ")
 }
 
-fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>) -> Document {
-    let mut page = Document::default();
+fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let mut rest = rest.peekable();
     if rest.peek().is_some() {
         page.heading("not tried");
@@ -82,8 +82,8 @@ fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>) -> Document 
 }
 
 /// What a finished run did not try, and why.
-pub(crate) fn untried_section(run: &Run) -> Document {
-    let tried = |candidate: &Candidate| {
+pub(crate) fn untried_section(run: &SavedRun) -> ReportDocument {
+    let tried = |candidate: &RemedyCandidate| {
         let specs: Vec<String> = candidate.doses.iter().map(|d| d.spec()).collect();
         let arm_has = |arm: &str| {
             let doses = run.doses.iter().find(|(name, _)| name == arm);
@@ -105,9 +105,9 @@ pub(crate) fn untried_section(run: &Run) -> Document {
 }
 
 /// Why a remedy that fits has no verdict. All that fit are arms, unless the user named others.
-fn passed(run: &Run, candidate: &Candidate) -> &'static str {
+fn passed(run: &SavedRun, candidate: &RemedyCandidate) -> &'static str {
     let Some(experiment) = &run.experiment else { return "nothing was tried" };
-    let planned = |dose: &Dose| experiment.design.arms.contains(&dose.spec());
+    let planned = |dose: &RemedyDose| experiment.design.arms.contains(&dose.spec());
     if candidate.doses.iter().any(planned) {
         "no run of this arm counted"
     } else {

@@ -3,41 +3,44 @@
 use crate::chart::escape_markup;
 use crate::markdown::inline;
 use crate::number::{change, count, interval, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::shell::command_line;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use crate::text::escape;
-use pagewise_model::check::{Budgeted, Check, CheckItem, Figure, Kept};
+use pagewise_model::check::{
+    BudgetFigure, BudgetVerdict, BudgetedQuantity, CheckItem, ProgramCheck,
+};
 use std::collections::BTreeSet;
 
-const fn tone(kept: Kept) -> Tone {
+const fn tone(kept: BudgetVerdict) -> TextTone {
     match kept {
-        Kept::Passed => Tone::Good,
-        Kept::Broken => Tone::Bad,
-        Kept::CannotTell => Tone::Plain,
+        BudgetVerdict::Passed => TextTone::Good,
+        BudgetVerdict::Broken => TextTone::Bad,
+        BudgetVerdict::CannotTell => TextTone::Plain,
     }
 }
 
 /// The command that shows what a budget was spent on.
-const fn shown_by(what: Budgeted) -> &'static str {
+const fn shown_by(what: BudgetedQuantity) -> &'static str {
     match what {
-        Budgeted::Faults | Budgeted::MajorFaults | Budgeted::TouchedPages | Budgeted::FaultTime => {
-            "faults"
-        }
-        Budgeted::Copied | Budgeted::Wakeups => "profile",
-        Budgeted::Resident => "profile --memory",
-        Budgeted::Time => "tune",
+        BudgetedQuantity::Faults
+        | BudgetedQuantity::MajorFaults
+        | BudgetedQuantity::TouchedPages
+        | BudgetedQuantity::FaultTime => "faults",
+        BudgetedQuantity::Copied | BudgetedQuantity::Wakeups => "profile",
+        BudgetedQuantity::Resident => "profile --memory",
+        BudgetedQuantity::Time => "tune",
     }
 }
 
 fn found(item: &CheckItem) -> String {
     match item.found {
         None => "not known".to_owned(),
-        Some(Figure::Count(n)) => count(n),
-        Some(Figure::Bytes(bytes)) => bytes.to_string(),
-        Some(Figure::Nanos(time)) => time.to_string(),
-        Some(Figure::Ratio { ratio, low, high }) => {
+        Some(BudgetFigure::Count(n)) => count(n),
+        Some(BudgetFigure::Bytes(bytes)) => bytes.to_string(),
+        Some(BudgetFigure::Nanos(time)) => time.to_string(),
+        Some(BudgetFigure::Ratio { ratio, low, high }) => {
             format!("{} ({})", change(ratio), interval(ratio, low, high))
         }
     }
@@ -45,38 +48,40 @@ fn found(item: &CheckItem) -> String {
 
 fn most(item: &CheckItem) -> String {
     match item.most {
-        Figure::Count(n) => count(n),
-        Figure::Bytes(bytes) => bytes.to_string(),
-        Figure::Nanos(time) => time.to_string(),
-        Figure::Ratio { ratio, .. } => format!("{} more", percent(ratio - 1.0)),
+        BudgetFigure::Count(n) => count(n),
+        BudgetFigure::Bytes(bytes) => bytes.to_string(),
+        BudgetFigure::Nanos(time) => time.to_string(),
+        BudgetFigure::Ratio { ratio, .. } => format!("{} more", percent(ratio - 1.0)),
     }
 }
 
 /// The word for the result of a whole check.
-fn state(check: &Check) -> (&'static str, Tone) {
+fn state(check: &ProgramCheck) -> (&'static str, TextTone) {
     match check.problem {
-        Some(_) if !check.is_unfit && check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
+        Some(_) if !check.is_unfit && check.kept() != BudgetVerdict::Broken => {
+            ("FAILED", TextTone::Bad)
+        }
         _ => (check.kept().into_str(), tone(check.kept())),
     }
 }
 
 /// One check as a table of its budgets.
 #[must_use]
-pub fn check_page(check: &Check) -> Document {
-    let mut page = Document::default();
+pub fn check_page(check: &ProgramCheck) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (word, tone) = state(check);
     page.item_tone(&check.name, &format!("{word}   {}", command_line(&check.command)), tone);
     if let Some(problem) = &check.problem {
-        page.para(problem, 4, Tone::Bad);
+        page.para(problem, 4, TextTone::Bad);
     }
     if check.items.is_empty() {
         return page;
     }
-    let mut table = Table::new(&[
-        ("", Align::Text),
-        ("found", Align::Right),
-        ("at most", Align::Right),
-        ("", Align::Left),
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlignment::Text),
+        ("found", ColumnAlignment::Right),
+        ("at most", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
     ]);
     for item in &check.items {
         let word = item.kept.into_str();
@@ -84,23 +89,23 @@ pub fn check_page(check: &Check) -> Document {
             item.what.into_str().into(),
             found(item).into(),
             most(item).into(),
-            Cell::new(word, self::tone(item.kept)),
+            TableCell::new(word, self::tone(item.kept)),
         ]);
     }
     page.table(table);
-    let broken = check.items.iter().filter(|item| item.kept == Kept::Broken);
+    let broken = check.items.iter().filter(|item| item.kept == BudgetVerdict::Broken);
     let commands: BTreeSet<_> = broken.map(|item| shown_by(item.what)).collect();
     for command in commands {
         let line = format!("to see why: pagewise {command} -- {}", command_line(&check.command));
-        page.para(&line, 2, Tone::Faint);
+        page.para(&line, 2, TextTone::Faint);
     }
     page
 }
 
 /// A count of the checks by result.
 #[must_use]
-pub fn check_summary(all: &[Check]) -> Document {
-    let mut page = Document::default();
+pub fn check_summary(all: &[ProgramCheck]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let mut parts = Vec::new();
     for word in ["passed", "BROKEN", "FAILED", "cannot tell"] {
         let n = all.iter().filter(|check| state(check).0 == word).count();
@@ -109,20 +114,20 @@ pub fn check_summary(all: &[Check]) -> Document {
         }
     }
     let is_good = all.iter().all(|check| state(check).0 == "passed");
-    let tone = if is_good { Tone::Good } else { Tone::Bad };
+    let tone = if is_good { TextTone::Good } else { TextTone::Bad };
     page.para(&parts.join(", "), 0, tone);
     page
 }
 
 /// All checks as a table of GitHub's markdown.
 #[must_use]
-pub fn check_markdown(all: &[Check]) -> String {
+pub fn check_markdown(all: &[ProgramCheck]) -> String {
     let mut out = String::from("| check | budget | found | at most | |\n|---|---|---:|---:|---|\n");
     for check in all {
         let name = inline(&check.name);
         for item in &check.items {
             let word = match item.kept {
-                Kept::Broken => format!("**{}**", item.kept.into_str()),
+                BudgetVerdict::Broken => format!("**{}**", item.kept.into_str()),
                 kept => kept.into_str().to_owned(),
             };
             out.push_str(&format!(
@@ -133,7 +138,8 @@ pub fn check_markdown(all: &[Check]) -> String {
             ));
         }
         if let Some(problem) = &check.problem {
-            let word = if check.is_unfit { Kept::CannotTell.into_str() } else { "**FAILED**" };
+            let word =
+                if check.is_unfit { BudgetVerdict::CannotTell.into_str() } else { "**FAILED**" };
             out.push_str(&format!("| {name} | {} | | | {word} |\n", inline(problem)));
         }
     }
@@ -142,7 +148,7 @@ pub fn check_markdown(all: &[Check]) -> String {
 
 /// All checks as JUnit XML: a suite for each, a case for each budget.
 #[must_use]
-pub fn check_junit(all: &[Check]) -> String {
+pub fn check_junit(all: &[ProgramCheck]) -> String {
     let mut out = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pagewise check\">\n",
     );
@@ -153,27 +159,27 @@ pub fn check_junit(all: &[Check]) -> String {
     out
 }
 
-fn suite(check: &Check, out: &mut String) {
-    let of = |kept: Kept| check.items.iter().filter(|item| item.kept == kept).count();
+fn suite(check: &ProgramCheck, out: &mut String) {
+    let of = |kept: BudgetVerdict| check.items.iter().filter(|item| item.kept == kept).count();
     let unfit = usize::from(check.is_unfit);
     let errors = usize::from(check.problem.is_some()) - unfit;
     let name = attribute(&check.name);
     out.push_str(&format!(
         "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">\n",
         check.items.len() + errors + unfit,
-        of(Kept::Broken),
-        of(Kept::CannotTell) + unfit,
+        of(BudgetVerdict::Broken),
+        of(BudgetVerdict::CannotTell) + unfit,
         check.took_ns.as_secs(),
     ));
     for item in &check.items {
         let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", item.what.into_str());
         let text = attribute(&format!("{}, at most {}", found(item), most(item)));
         match item.kept {
-            Kept::Passed => out.push_str(&format!("{case}/>\n")),
-            Kept::Broken => {
+            BudgetVerdict::Passed => out.push_str(&format!("{case}/>\n")),
+            BudgetVerdict::Broken => {
                 out.push_str(&format!("{case}><failure message=\"{text}\"/></testcase>\n"));
             }
-            Kept::CannotTell => {
+            BudgetVerdict::CannotTell => {
                 out.push_str(&format!(
                     "{case}><skipped message=\"cannot tell: {text}\"/></testcase>\n"
                 ));
@@ -198,28 +204,33 @@ fn attribute(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
+    use crate::style::TerminalStyle;
     use pagewise_model::{Bytes, Nanos};
 
-    fn checks() -> [Check; 2] {
+    fn checks() -> [ProgramCheck; 2] {
         let item = |what, most, found, kept| CheckItem { what, most, found: Some(found), kept };
-        let ratio = |ratio, low, high| Figure::Ratio { ratio, low, high };
-        let first = Check {
+        let ratio = |ratio, low, high| BudgetFigure::Ratio { ratio, low, high };
+        let first = ProgramCheck {
             name: "start <up>".into(),
             command: vec!["./app".into(), "--version".into()],
             items: vec![
-                item(Budgeted::Faults, Figure::Count(2000), Figure::Count(1812), Kept::Passed),
                 item(
-                    Budgeted::Resident,
-                    Figure::Bytes(Bytes::mib(40)),
-                    Figure::Bytes(Bytes::mib(48)),
-                    Kept::Broken,
+                    BudgetedQuantity::Faults,
+                    BudgetFigure::Count(2000),
+                    BudgetFigure::Count(1812),
+                    BudgetVerdict::Passed,
                 ),
                 item(
-                    Budgeted::Time,
+                    BudgetedQuantity::Resident,
+                    BudgetFigure::Bytes(Bytes::mib(40)),
+                    BudgetFigure::Bytes(Bytes::mib(48)),
+                    BudgetVerdict::Broken,
+                ),
+                item(
+                    BudgetedQuantity::Time,
                     ratio(1.05, 1.05, 1.05),
                     ratio(1.04, 1.01, 1.07),
-                    Kept::CannotTell,
+                    BudgetVerdict::CannotTell,
                 ),
             ],
             took_ns: Nanos::millis(1500),
@@ -227,12 +238,13 @@ mod tests {
             is_unfit: false,
         };
         let problem = Some("ended with exit status 1, not exit status 0".to_owned());
-        let second = Check { name: "other".into(), items: Vec::new(), problem, ..first.clone() };
+        let second =
+            ProgramCheck { name: "other".into(), items: Vec::new(), problem, ..first.clone() };
         [first, second]
     }
 
-    fn text(page: &Document) -> String {
-        page.text(&Style { colour: false, width: 80, unicode: false })
+    fn text(page: &ReportDocument) -> String {
+        page.text(&TerminalStyle { colour: false, width: 80, unicode: false })
     }
 
     #[test]
@@ -263,8 +275,8 @@ mod tests {
     #[test]
     fn what_this_environment_does_not_answer_is_no_failure() {
         let [broken, failed] = checks();
-        let unfit = Check { is_unfit: true, ..failed };
-        assert_eq!(unfit.kept(), Kept::CannotTell);
+        let unfit = ProgramCheck { is_unfit: true, ..failed };
+        assert_eq!(unfit.kept(), BudgetVerdict::CannotTell);
         assert!(text(&check_page(&unfit)).contains("cannot tell ./app --version"));
         let xml = check_junit(std::slice::from_ref(&unfit));
         assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"1\""), "{xml}");
@@ -272,7 +284,7 @@ mod tests {
         let rows = check_markdown(std::slice::from_ref(&unfit));
         assert!(rows.ends_with("| | | cannot tell |\n"), "{rows}");
         // A budget that is broken stays broken.
-        assert_eq!(Check { is_unfit: true, ..broken }.kept(), Kept::Broken);
+        assert_eq!(ProgramCheck { is_unfit: true, ..broken }.kept(), BudgetVerdict::Broken);
         assert_eq!(text(&check_summary(&[unfit])), "1 cannot tell\n");
     }
 

@@ -2,36 +2,36 @@
 //! way with the parts of its time, and the reasons.
 
 use crate::number::{counted, percent, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::Nanos;
-use pagewise_model::choice::{Choice, Demand, FileState, Forecast};
+use pagewise_model::choice::{FileState, ReadChoice, ReadDemand, ReadForecast};
 use pagewise_model::measured::median;
 
 /// The choice in one sentence.
-pub(crate) fn headline(choice: &Choice) -> String {
+pub(crate) fn headline(choice: &ReadChoice) -> String {
     let first = choice.reasons.first().map_or("nothing was chosen", String::as_str);
     first.trim_end_matches('.').to_owned()
 }
 
 /// File and prices, the ways, the reasons.
 #[must_use]
-pub fn choice_section(choice: &Choice) -> Document {
+pub fn choice_section(choice: &ReadChoice) -> ReportDocument {
     choice_lines(choice, choice.forecasts.len())
 }
 
 /// As [`choice_section`], with at most `most_ways` ways, the fastest.
-pub(crate) fn choice_lines(choice: &Choice, most_ways: usize) -> Document {
-    let mut page = Document::default();
-    page.single(&choice.path, 0, Tone::Strong);
-    page.para(&lies(&choice.state), 2, Tone::Plain);
-    page.para(&wanted(&choice.demand), 2, Tone::Plain);
-    page.para(&prices(choice), 2, Tone::Faint);
+pub(crate) fn choice_lines(choice: &ReadChoice, most_ways: usize) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.single(&choice.path, 0, TextTone::Strong);
+    page.para(&lies(&choice.state), 2, TextTone::Plain);
+    page.para(&wanted(&choice.demand), 2, TextTone::Plain);
+    page.para(&prices(choice), 2, TextTone::Faint);
     page.section(ways(choice, most_ways));
-    let mut why = Document::default();
+    let mut why = ReportDocument::default();
     for sentence in choice.reasons.iter().skip(1) {
-        why.bullet(sentence, Tone::Plain);
+        why.bullet(sentence, TextTone::Plain);
     }
     page.section(why);
     page
@@ -56,12 +56,12 @@ fn lies(state: &FileState) -> String {
     }
 }
 
-fn wanted(demand: &Demand) -> String {
+fn wanted(demand: &ReadDemand) -> String {
     format!(
         "read {} in blocks of {}, {}, by {}",
         match demand.order {
-            pagewise_model::bench::tlb::Order::Sequential => "in order",
-            pagewise_model::bench::tlb::Order::Random => "at random",
+            pagewise_model::bench::tlb::AccessOrder::Sequential => "in order",
+            pagewise_model::bench::tlb::AccessOrder::Random => "at random",
         },
         whole_size(demand.block_bytes),
         counted(u64::from(demand.passes), "pass", "passes"),
@@ -69,7 +69,7 @@ fn wanted(demand: &Demand) -> String {
     )
 }
 
-fn prices(choice: &Choice) -> String {
+fn prices(choice: &ReadChoice) -> String {
     let age = match choice.calibration_age_ns {
         Nanos(0) => "measured now".to_owned(),
         age => format!("{} old", long(age)),
@@ -95,12 +95,12 @@ fn long(time: Nanos) -> String {
 }
 
 /// The fastest ways, the best first, at most `most`.
-fn ways(choice: &Choice, most: usize) -> Document {
-    let Some(best) = choice.best() else { return Document::default() };
-    let (number, is_measured) = (Align::Decimal, !choice.trials.is_empty());
-    let mut columns = vec![("way", Align::Left), ("ms", number)];
+fn ways(choice: &ReadChoice, most: usize) -> ReportDocument {
+    let Some(best) = choice.best() else { return ReportDocument::default() };
+    let (number, is_measured) = (ColumnAlignment::Decimal, !choice.trials.is_empty());
+    let mut columns = vec![("way", ColumnAlignment::Left), ("ms", number)];
     if is_measured {
-        columns.extend([("measured", number), ("off", Align::Right)]);
+        columns.extend([("measured", number), ("off", ColumnAlignment::Right)]);
     } else {
         columns.push(("times", number));
     }
@@ -110,15 +110,15 @@ fn ways(choice: &Choice, most: usize) -> Document {
         columns.push(("device", number));
     }
     columns.push(("close", number));
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for forecast in choice.forecasts.iter().take(most) {
         let parts = &forecast.parts;
-        let mut row = vec![Cell::from(forecast.arm.into_str()), ms(forecast.total_ns)];
+        let mut row = vec![TableCell::from(forecast.arm.into_str()), ms(forecast.total_ns)];
         if is_measured {
             row.extend(measured(choice, forecast));
         } else {
             let times = forecast.total_ns / best.total_ns.max(1.0);
-            row.push(Cell::new(format!("{times:.2}"), Tone::Faint));
+            row.push(TableCell::new(format!("{times:.2}"), TextTone::Faint));
         }
         let blocks = parts.blocks_ns + parts.starts_ns;
         row.extend([ms(parts.set_up_ns), ms(parts.first_ns), ms(blocks), ms(parts.bytes_ns)]);
@@ -128,25 +128,25 @@ fn ways(choice: &Choice, most: usize) -> Document {
         row.push(ms(parts.tear_down_ns));
         table.row(row);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.heading("what each way should take, ms, from opening to closing");
     page.append(table);
     page
 }
 
-fn ms(ns: f64) -> Cell {
-    if ns > 0.0 { three_digits(ns / 1e6).into() } else { Cell::new("-", Tone::Faint) }
+fn ms(ns: f64) -> TableCell {
+    if ns > 0.0 { three_digits(ns / 1e6).into() } else { TableCell::new("-", TextTone::Faint) }
 }
 
 /// The measured time of a way, and the error of its forecast.
-fn measured(choice: &Choice, forecast: &Forecast) -> [Cell; 2] {
+fn measured(choice: &ReadChoice, forecast: &ReadForecast) -> [TableCell; 2] {
     let trial = choice.trials.iter().find(|trial| trial.arm == forecast.arm);
     let times = trial.map_or(&[][..], |trial| trial.total_ns.as_slice());
     match median(&times.iter().map(|ns| ns.0 as f64).collect::<Vec<f64>>()) {
         Some(took) => {
             let off = forecast.total_ns / took - 1.0;
-            [ms(took), Cell::from(format!("{:+.0}%", 100.0 * off))]
+            [ms(took), TableCell::from(format!("{:+.0}%", 100.0 * off))]
         }
-        None => [Cell::new("-", Tone::Faint), Cell::from("")],
+        None => [TableCell::new("-", TextTone::Faint), TableCell::from("")],
     }
 }

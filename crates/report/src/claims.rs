@@ -1,30 +1,30 @@
 //! Claims with this machine's answer: a word, the claim, and the figures behind it.
 
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use crate::text::cells;
-use pagewise_model::bench::pipe::{Answer, Claim};
-use pagewise_model::bench::tlb::Unavailable;
+use pagewise_model::bench::pipe::{BenchClaim, ClaimAnswer};
+use pagewise_model::bench::tlb::UnavailablePages;
 
 /// An answer as a word, with its colour.
-pub(crate) const fn answer(answer: Answer) -> (&'static str, Tone) {
+pub(crate) const fn answer(answer: ClaimAnswer) -> (&'static str, TextTone) {
     match answer {
-        Answer::Confirmed => ("confirmed", Tone::Good),
-        Answer::Refuted => ("refuted", Tone::Warn),
-        Answer::CannotTell => ("cannot tell", Tone::Faint),
+        ClaimAnswer::Confirmed => ("confirmed", TextTone::Good),
+        ClaimAnswer::Refuted => ("refuted", TextTone::Warn),
+        ClaimAnswer::CannotTell => ("cannot tell", TextTone::Faint),
     }
 }
 
 /// The claims under their heading; empty without claims.
-pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
-    let mut page = Document::default();
+pub(crate) fn section(heading: &str, claims: &[BenchClaim]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if !claims.is_empty() {
         page.heading(heading);
     }
     for claim in claims {
         let (word, tone) = answer(claim.answer);
         page.item_tone(word, &claim.claim, tone);
-        page.para(&claim.why, 16, Tone::Faint);
+        page.para(&claim.why, 16, TextTone::Faint);
     }
     page
 }
@@ -32,11 +32,11 @@ pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
 // Advice for a machine, sentence by sentence.
 
 /// The sentences under their heading.
-pub(crate) fn advice(sentences: &[String]) -> Document {
-    let mut page = Document::default();
+pub(crate) fn advice(sentences: &[String]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("advice for this machine");
     for sentence in sentences {
-        page.bullet(sentence, Tone::Plain);
+        page.bullet(sentence, TextTone::Plain);
     }
     page
 }
@@ -47,7 +47,7 @@ pub(crate) fn advice(sentences: &[String]) -> Document {
 const LABEL: usize = 13;
 
 /// One unavailable thing.
-pub(crate) struct Lacking<'a> {
+pub(crate) struct MissingCapability<'a> {
     pub(crate) label: String,
     /// The kernel's error.
     pub(crate) why: &'a str,
@@ -55,8 +55,8 @@ pub(crate) struct Lacking<'a> {
 }
 
 /// The kinds of pages that are not available.
-pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
-    all.iter().map(|Unavailable { pages, why, next }| Lacking {
+pub(crate) fn pages(all: &[UnavailablePages]) -> impl Iterator<Item = MissingCapability<'_>> {
+    all.iter().map(|UnavailablePages { pages, why, next }| MissingCapability {
         label: pages.into_str().to_owned(),
         why,
         next,
@@ -64,8 +64,11 @@ pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
 }
 
 /// All unavailable things under their heading; empty if there are none.
-pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'a>>) -> Document {
-    let mut page = Document::default();
+pub(crate) fn lacking<'a>(
+    heading: &str,
+    all: impl IntoIterator<Item = MissingCapability<'a>>,
+) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for (at, lacking) in all.into_iter().enumerate() {
         if at == 0 {
             page.heading(heading);
@@ -73,10 +76,10 @@ pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'
         if cells(&lacking.label) < LABEL {
             page.item(&lacking.label, lacking.why);
         } else {
-            page.para(&lacking.label, 2, Tone::Plain);
-            page.para(lacking.why, 16, Tone::Plain);
+            page.para(&lacking.label, 2, TextTone::Plain);
+            page.para(lacking.why, 16, TextTone::Plain);
         }
-        page.para(&format!("next step: {}", lacking.next), 16, Tone::Faint);
+        page.para(&format!("next step: {}", lacking.next), 16, TextTone::Faint);
     }
     page
 }

@@ -5,12 +5,12 @@
 
 use crate::cache::cached_file;
 use crate::number::{counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess};
 use pagewise_model::heap::HeapArea;
-use pagewise_model::text::{Area, HugeTotals, Piece, Standing, TextFile, coverage};
+use pagewise_model::text::{HugeStanding, HugeTotals, TextArea, TextFile, TextPiece, coverage};
 use pagewise_model::{Bytes, PageSize};
 
 /// `18.0 MiB of 21.2 MiB (85%)`.
@@ -22,8 +22,8 @@ pub(crate) fn part_of(part: Bytes, all: Bytes) -> String {
 }
 
 /// A file: its cache, and how much of its code will be on huge pages.
-pub(crate) fn warmed(file: &TextFile) -> Document {
-    let mut page = Document::default();
+pub(crate) fn warmed(file: &TextFile) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(cached_file(&file.cache));
     let (huge, size) = (file.huge(), file.size);
     page.para(
@@ -33,30 +33,34 @@ pub(crate) fn warmed(file: &TextFile) -> Document {
             part_of(huge.read_only_bytes, size.read_only_bytes)
         ),
         2,
-        Tone::Strong,
+        TextTone::Strong,
     );
     page
 }
 
 /// Rows of adjacent pieces in the same state.
-pub(crate) fn pieces(areas: &[Area]) -> Document {
+pub(crate) fn pieces(areas: &[TextArea]) -> ReportDocument {
     let columns = [
-        ("", Align::Left),
-        ("address", Align::Right),
-        ("size", Align::Decimal),
-        ("on a huge page, or why not", Align::Left),
+        ("", ColumnAlignment::Left),
+        ("address", ColumnAlignment::Right),
+        ("size", ColumnAlignment::Decimal),
+        ("on a huge page, or why not", ColumnAlignment::Left),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for area in areas {
-        let stands_alike = |a: &Piece, b: &Piece| a.standing == b.standing;
+        let stands_alike = |a: &TextPiece, b: &TextPiece| a.standing == b.standing;
         for run in area.pieces.chunk_by(stands_alike) {
             let size = run.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes);
-            let tone = if run[0].standing == Standing::Huge { Tone::Good } else { Tone::Plain };
+            let tone = if run[0].standing == HugeStanding::Huge {
+                TextTone::Good
+            } else {
+                TextTone::Plain
+            };
             table.row(vec![
                 area.kind.into_str().into(),
                 format!("{:#x}", run[0].address).into(),
                 size.to_string().into(),
-                Cell::new(reason(&run[0].standing, run.len() as u64), tone),
+                TableCell::new(reason(&run[0].standing, run.len() as u64), tone),
             ]);
         }
     }
@@ -64,28 +68,30 @@ pub(crate) fn pieces(areas: &[Area]) -> Document {
 }
 
 /// Why slots are not on huge pages, or that they are.
-pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
+pub(crate) fn reason(standing: &HugeStanding, slots: u64) -> String {
     match standing {
-        Standing::Huge => counted(slots, "huge page", "huge pages"),
-        Standing::SmallFolio => "small folios in the page cache".to_owned(),
-        Standing::SmallPages => "small pages".to_owned(),
-        Standing::NotCached => "not in the page cache".to_owned(),
-        Standing::NotTouched => "not touched yet".to_owned(),
-        Standing::Incongruent { off_by_bytes } => {
+        HugeStanding::Huge => counted(slots, "huge page", "huge pages"),
+        HugeStanding::SmallFolio => "small folios in the page cache".to_owned(),
+        HugeStanding::SmallPages => "small pages".to_owned(),
+        HugeStanding::NotCached => "not in the page cache".to_owned(),
+        HugeStanding::NotTouched => "not touched yet".to_owned(),
+        HugeStanding::Incongruent { off_by_bytes } => {
             format!("address and offset {off_by_bytes} apart")
         }
-        Standing::ByChance { one_in } => format!("random base: fits in 1 of {one_in} starts"),
-        Standing::Boundary => "boundary of the mapping".to_owned(),
-        Standing::TooSmall => "smaller than a huge page".to_owned(),
-        Standing::PrivateCopy { copied_bytes } => format!("{copied_bytes} written: a private copy"),
-        Standing::PageTable => "blocked by a table of small pages".to_owned(),
-        Standing::Disabled => "switched off for the process".to_owned(),
-        Standing::NotOffered => "switched off by the system (never)".to_owned(),
-        Standing::NotAsked => "not requested (madvise)".to_owned(),
-        Standing::Refused => "kept small by MADV_NOHUGEPAGE or MAP_STACK".to_owned(),
-        Standing::PoolEmpty => "no free page in the pool".to_owned(),
-        Standing::FileSystem { name } => format!("{name} has only base pages"),
-        Standing::NotKnown { why } => format!("not known: {why}"),
+        HugeStanding::ByChance { one_in } => format!("random base: fits in 1 of {one_in} starts"),
+        HugeStanding::Boundary => "boundary of the mapping".to_owned(),
+        HugeStanding::TooSmall => "smaller than a huge page".to_owned(),
+        HugeStanding::PrivateCopy { copied_bytes } => {
+            format!("{copied_bytes} written: a private copy")
+        }
+        HugeStanding::PageTable => "blocked by a table of small pages".to_owned(),
+        HugeStanding::Disabled => "switched off for the process".to_owned(),
+        HugeStanding::NotOffered => "switched off by the system (never)".to_owned(),
+        HugeStanding::NotAsked => "not requested (madvise)".to_owned(),
+        HugeStanding::Refused => "kept small by MADV_NOHUGEPAGE or MAP_STACK".to_owned(),
+        HugeStanding::PoolEmpty => "no free page in the pool".to_owned(),
+        HugeStanding::FileSystem { name } => format!("{name} has only base pages"),
+        HugeStanding::NotKnown { why } => format!("not known: {why}"),
     }
 }
 
@@ -96,8 +102,8 @@ pub(crate) fn share(part: Bytes, all: Bytes) -> String {
     format!("{part} ({})", percent(part.0 as f64 / all.0 as f64))
 }
 
-pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> Document {
-    let mut page = Document::default();
+pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(heading);
     let known = |bytes: Option<Bytes>| {
         bytes.map_or_else(|| "not shown by this kernel".to_owned(), |bytes| bytes.to_string())
@@ -135,21 +141,21 @@ pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> Document {
 const MAPPINGS: usize = 12;
 
 /// A section with the largest mappings; empty without mappings.
-pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
-    let mut page = Document::default();
+pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let there = sum(areas, |area| area.populated_bytes);
     if there == Bytes(0) {
-        return Document::default();
+        return ReportDocument::default();
     }
-    page.single("private memory without a file: heap, stacks, arenas", 0, Tone::Strong);
+    page.single("private memory without a file: heap, stacks, arenas", 0, TextTone::Strong);
     let huge = sum(areas, HeapArea::huge);
     page.para(
         &format!("{} of the resident memory on huge pages", part_of(huge, there)),
         2,
-        Tone::Plain,
+        TextTone::Plain,
     );
     let is_large =
-        |area: &&HeapArea| area.stretches.iter().any(|s| s.standing != Standing::TooSmall);
+        |area: &&HeapArea| area.stretches.iter().any(|s| s.standing != HugeStanding::TooSmall);
     let (mut large, small): (Vec<&HeapArea>, Vec<&HeapArea>) = areas.iter().partition(is_large);
     large.sort_by_key(|area| std::cmp::Reverse(area.populated_bytes));
     if !large.is_empty() {
@@ -159,7 +165,7 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
     }
     others(&mut page, &small, "smaller than a huge page");
     let rows = "each row sums the whole slots of a mapping in the same state, ordered by the first slot; --json lists every slot. Shared memory is not shown";
-    page.para(rows, 2, Tone::Faint);
+    page.para(rows, 2, TextTone::Faint);
     page
 }
 
@@ -171,28 +177,29 @@ fn sum<'a>(
 }
 
 /// Adds the mappings without a row.
-fn others(page: &mut Document, areas: &[&HeapArea], what: &str) {
+fn others(page: &mut ReportDocument, areas: &[&HeapArea], what: &str) {
     if areas.is_empty() {
         return;
     }
     let there = sum(areas.iter().copied(), |area| area.populated_bytes);
     let n = counted(areas.len() as u64, "mapping", "mappings");
-    page.para(&format!("{n} {what}, {there} there"), 2, Tone::Faint);
+    page.para(&format!("{n} {what}, {there} there"), 2, TextTone::Faint);
 }
 
-fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
+fn rows(areas: &[&HeapArea], usual: PageSize) -> ReportDocument {
     let columns = [
-        ("", Align::Name),
-        ("from", Align::Right),
-        ("slots", Align::Decimal),
-        ("on a huge page, or why not", Align::Left),
+        ("", ColumnAlignment::Name),
+        ("from", ColumnAlignment::Right),
+        ("slots", ColumnAlignment::Decimal),
+        ("on a huge page, or why not", ColumnAlignment::Left),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for area in areas {
         for (address, size, standing) in by_reason(area) {
-            let tone = if *standing == Standing::Huge { Tone::Good } else { Tone::Plain };
+            let tone =
+                if *standing == HugeStanding::Huge { TextTone::Good } else { TextTone::Plain };
             let mut why = reason(standing, size.0 / area.slot_bytes.bytes());
-            if area.slot_bytes != usual && *standing == Standing::Huge {
+            if area.slot_bytes != usual && *standing == HugeStanding::Huge {
                 why = format!("{why} of {}", area.slot_bytes);
             }
             let name = if area.name.is_empty() { "nameless" } else { &area.name };
@@ -200,7 +207,7 @@ fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
                 name.into(),
                 format!("{address:#x}").into(),
                 size.to_string().into(),
-                Cell::new(why, tone),
+                TableCell::new(why, tone),
             ]);
         }
     }
@@ -208,8 +215,8 @@ fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
 }
 
 /// How much of a mapping is in each state, with the first address in it.
-fn by_reason(area: &HeapArea) -> Vec<(u64, Bytes, &Standing)> {
-    let mut found: Vec<(u64, Bytes, &Standing)> = Vec::new();
+fn by_reason(area: &HeapArea) -> Vec<(u64, Bytes, &HugeStanding)> {
+    let mut found: Vec<(u64, Bytes, &HugeStanding)> = Vec::new();
     for stretch in &area.stretches {
         match found.iter_mut().find(|(.., standing)| **standing == stretch.standing) {
             Some((_, size, _)) => *size += stretch.length_bytes,
@@ -234,11 +241,11 @@ pub(crate) fn collapse_headline(process: &CollapsedProcess) -> String {
 }
 
 /// A process as lines.
-pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Document {
-    let mut page = Document::default();
+pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if process.is_disabled {
         let text = "huge pages are switched off for this process (PR_SET_THP_DISABLE)";
-        page.para(text, 0, Tone::Warn);
+        page.para(text, 0, TextTone::Warn);
     }
     for part in process.parts.iter().filter(|part| !is_idle(part)) {
         page.section(one(process, part));
@@ -248,10 +255,10 @@ pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Do
     if !idle.is_empty() {
         page.blank();
         let text = format!("no slot of text to collapse: {}", idle.join(", "));
-        page.para(&text, 0, Tone::Faint);
+        page.para(&text, 0, TextTone::Faint);
     }
     page.blank();
-    page.para(&format!("a huge page is {slot}; took {}", process.took_ns), 0, Tone::Faint);
+    page.para(&format!("a huge page is {slot}; took {}", process.took_ns), 0, TextTone::Faint);
     page
 }
 
@@ -260,64 +267,65 @@ fn is_idle(part: &CollapsedPart) -> bool {
     part.path.is_some() && part.tried_slots == 0 && part.huge() == Bytes(0)
 }
 
-fn one(process: &CollapsedProcess, part: &CollapsedPart) -> Document {
-    let mut page = Document::default();
-    page.single(part.path.as_deref().unwrap_or("generated code"), 0, Tone::Strong);
+fn one(process: &CollapsedProcess, part: &CollapsedPart) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.single(part.path.as_deref().unwrap_or("generated code"), 0, TextTone::Strong);
     let tried = counted(part.tried_slots, "slot", "slots");
     let text = format!(
         "on huge pages {}, {} before; {tried} tried",
         part_of(part.huge(), part.text()),
         part.huge_before_bytes
     );
-    page.para(&text, 2, Tone::Plain);
+    page.para(&text, 2, TextTone::Plain);
     if part.grown_bytes > Bytes(0) {
         let text = format!("{} more are resident: pages that the slots lacked", part.grown_bytes);
-        page.para(&text, 2, Tone::Plain);
+        page.para(&text, 2, TextTone::Plain);
     }
     if let (Some(later), Some(after)) = (part.later_huge_bytes, process.later_ns) {
         let lost = part.huge().0.saturating_sub(later.0);
-        let tone = if lost > 0 { Tone::Warn } else { Tone::Plain };
+        let tone = if lost > 0 { TextTone::Warn } else { TextTone::Plain };
         page.para(&format!("after {after}, {later} of it is still huge"), 2, tone);
     }
     for refused in &part.refused {
         let slots = counted(refused.slots, "slot", "slots");
-        page.para(&format!("{slots} refused: {}", refused.why), 2, Tone::Warn);
+        page.para(&format!("{slots} refused: {}", refused.why), 2, TextTone::Warn);
     }
     page.append(mappings(&part.areas));
     page
 }
 
 /// A section on executable memory without a file; empty if the process has none.
-pub(crate) fn generated(areas: &[Area]) -> Document {
-    let mut page = Document::default();
+pub(crate) fn generated(areas: &[TextArea]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if areas.is_empty() {
-        return Document::default();
+        return ReportDocument::default();
     }
-    page.single("generated code", 0, Tone::Strong);
-    let (huge, text) = (coverage(areas, Area::huge), coverage(areas, Area::size));
+    page.single("generated code", 0, TextTone::Strong);
+    let (huge, text) = (coverage(areas, TextArea::huge), coverage(areas, TextArea::size));
     page.para(
         &format!("on huge pages {}", part_of(huge.text_bytes, text.text_bytes)),
         2,
-        Tone::Plain,
+        TextTone::Plain,
     );
     page.append(mappings(areas));
     page
 }
 
 /// Pieces of the mappings that are at least as large as a huge page; one line for the others.
-fn mappings(areas: &[Area]) -> Document {
-    let is_small = |area: &&Area| area.pieces.iter().all(|p| p.standing == Standing::TooSmall);
-    let (small, large): (Vec<&Area>, Vec<&Area>) = areas.iter().partition(is_small);
-    let mut page = Document::default();
+fn mappings(areas: &[TextArea]) -> ReportDocument {
+    let is_small =
+        |area: &&TextArea| area.pieces.iter().all(|p| p.standing == HugeStanding::TooSmall);
+    let (small, large): (Vec<&TextArea>, Vec<&TextArea>) = areas.iter().partition(is_small);
+    let mut page = ReportDocument::default();
     if !large.is_empty() {
-        let large: Vec<Area> = large.into_iter().cloned().collect();
+        let large: Vec<TextArea> = large.into_iter().cloned().collect();
         page.append(pieces(&large));
     }
     if !small.is_empty() {
         let size = small.iter().fold(Bytes(0), |sum, area| sum + area.size());
         let n = counted(small.len() as u64, "mapping is", "mappings are");
         let text = format!("{n} smaller than a huge page, {size} in total");
-        page.para(&text, 2, Tone::Faint);
+        page.para(&text, 2, TextTone::Faint);
     }
     page
 }

@@ -8,21 +8,21 @@ use crate::look::median;
 use crate::memory_account::comparison as memory_comparison;
 use crate::number::{change, count, interval, percent};
 use crate::page;
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::service::{figure, figure_text};
 use crate::shell::start_line;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
-use pagewise_model::comparison::{Comparison, LimitWord};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::comparison::{LimitWord, RunComparison};
 use pagewise_model::machine::Machine;
-use pagewise_model::run::Run;
-use pagewise_model::service::Service;
-use pagewise_model::trial::{Quantity, Ratio};
-use pagewise_model::usage::Usage;
+use pagewise_model::run::SavedRun;
+use pagewise_model::service::TunedService;
+use pagewise_model::trial::{ComparedQuantity, TimeRatio};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Nanos};
 
 /// A figure of plain runs: its name, its value in one run, and its format.
-type Figure = (&'static str, fn(&Usage) -> u64, fn(u64) -> String);
+type Figure = (&'static str, fn(&ProgramUsage) -> u64, fn(u64) -> String);
 
 const FIGURES: [Figure; 6] = [
     ("wall time", |u| u.wall_ns.0, |n| Nanos(n).to_string()),
@@ -34,17 +34,17 @@ const FIGURES: [Figure; 6] = [
 ];
 
 /// Figures of plain servers by name.
-const SERVED: [(&str, Quantity); 4] = [
-    ("CPU per request", Quantity::CpuPerRequest),
-    ("rate", Quantity::Throughput),
-    ("p99 latency", Quantity::P99),
-    ("memory", Quantity::Memory),
+const SERVED: [(&str, ComparedQuantity); 4] = [
+    ("CPU per request", ComparedQuantity::CpuPerRequest),
+    ("rate", ComparedQuantity::Throughput),
+    ("p99 latency", ComparedQuantity::P99),
+    ("memory", ComparedQuantity::Memory),
 ];
 
 /// Compares `runs` with the first of them: the machines first, then the differences.
 #[must_use]
-pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
-    let mut page = Document::default();
+pub fn compare(runs: &[SavedRun], comparison: &RunComparison) -> ReportDocument {
+    let mut page = ReportDocument::default();
     machines(comparison, &mut page);
     if let Some((text, tone)) = limit(comparison) {
         page.para(&text, 0, tone);
@@ -55,7 +55,7 @@ pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
     } else if let [first, others @ ..] = runs {
         for other in others {
             for text in differences(first, other) {
-                page.para(&format!("{}: {text}", other.id), 0, Tone::Warn);
+                page.para(&format!("{}: {text}", other.id), 0, TextTone::Warn);
             }
         }
         page.section(many(comparison));
@@ -65,14 +65,14 @@ pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
 
 /// Compares run `b` with run `a`. `time` is the change of the plain runs' time, or of the plain servers' CPU
 /// time per request. It is `None` if there are too few of them.
-fn two(a: &Run, b: &Run, time: Option<&Ratio>, page: &mut Document) {
+fn two(a: &SavedRun, b: &SavedRun, time: Option<&TimeRatio>, page: &mut ReportDocument) {
     for text in differences(a, b) {
-        page.para(&text, 0, Tone::Warn);
+        page.para(&text, 0, TextTone::Warn);
     }
     for run in [a, b] {
         page.blank();
-        page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
-        page.single(&start_line(run), 2, Tone::Faint);
+        page.para(&format!("{}: {}", run.id, headline(run)), 0, TextTone::Strong);
+        page.single(&start_line(run), 2, TextTone::Faint);
     }
     match (&a.service, &b.service) {
         (Some(x), Some(y)) => page.section(served(x, y, time)),
@@ -85,12 +85,12 @@ fn two(a: &Run, b: &Run, time: Option<&Ratio>, page: &mut Document) {
 }
 
 /// Differences between two runs other than their machines.
-fn differences(a: &Run, b: &Run) -> Vec<String> {
+fn differences(a: &SavedRun, b: &SavedRun) -> Vec<String> {
     let mut all = Vec::new();
     if a.pagewise != b.pagewise {
         all.push(format!("made by pagewise {} and {}", a.pagewise, b.pagewise));
     }
-    let load = |run: &Run| run.asked_service().map(|service| service.load.clone());
+    let load = |run: &SavedRun| run.asked_service().map(|service| service.load.clone());
     let unlike = [
         (a.command != b.command, "the commands differ"),
         (load(a) != load(b), "the loads differ"),
@@ -103,7 +103,7 @@ fn differences(a: &Run, b: &Run) -> Vec<String> {
 
 /// A comparison as a page; `last` is the last of its runs.
 #[must_use]
-pub fn comparison_page(of: &Comparison, last: &Run, shown: &Document) -> String {
+pub fn comparison_page(of: &RunComparison, last: &SavedRun, shown: &ReportDocument) -> String {
     let ids: Vec<&str> = of.runs.iter().skip(1).map(|run| run.id.as_str()).collect();
     let first = of.runs.first().map_or("", |run| run.id.as_str());
     let title = format!("{} against {first}", ids.join(", "));
@@ -111,14 +111,14 @@ pub fn comparison_page(of: &Comparison, last: &Run, shown: &Document) -> String 
 }
 
 /// The machines of the runs, and how they differ.
-fn machines(comparison: &Comparison, page: &mut Document) {
+fn machines(comparison: &RunComparison, page: &mut ReportDocument) {
     let is_one = comparison.machines.len() == 1;
     for (number, one) in comparison.machines.iter().enumerate() {
         let line = one.machine.as_ref().map_or_else(|| "not recorded".to_owned(), Machine::line);
         let label =
             if is_one { "same machine".to_owned() } else { format!("machine {}", letter(number)) };
         let runs = if is_one { String::new() } else { format!(" ({})", one.runs.join(", ")) };
-        page.para(&format!("{label}: {line}{runs}"), 0, Tone::Plain);
+        page.para(&format!("{label}: {line}{runs}"), 0, TextTone::Plain);
     }
     let differing = comparison.machines.iter().enumerate().skip(1);
     for (number, one) in differing {
@@ -131,7 +131,7 @@ fn machines(comparison: &Comparison, page: &mut Document) {
             _ => "cannot tell whether the machines are the same: one run did not record it"
                 .to_owned(),
         };
-        page.para(&text, 0, Tone::Bad);
+        page.para(&text, 0, TextTone::Bad);
     }
 }
 
@@ -142,49 +142,50 @@ fn letter(number: usize) -> String {
 }
 
 /// Whether the change stayed within the limit; `None` without a limit.
-fn limit(comparison: &Comparison) -> Option<(String, Tone)> {
+fn limit(comparison: &RunComparison) -> Option<(String, TextTone)> {
     let share = percent(comparison.limit_share?);
     let of = |word| {
         let runs = comparison.runs.iter().filter(move |run| run.limit == Some(word));
         runs.map(|run| run.id.clone()).collect::<Vec<_>>().join(", ")
     };
     Some(match comparison.limit()? {
-        LimitWord::Within => (format!("within the limit of {share} more"), Tone::Good),
+        LimitWord::Within => (format!("within the limit of {share} more"), TextTone::Good),
         LimitWord::Beyond => {
             let text = format!("BEYOND the limit of {share} more: {}", of(LimitWord::Beyond));
-            (text, Tone::Bad)
+            (text, TextTone::Bad)
         }
         LimitWord::CannotTell => {
             let runs = of(LimitWord::CannotTell);
             let text = format!("cannot tell whether the limit of {share} more was kept: {runs}");
-            (text, Tone::Warn)
+            (text, TextTone::Warn)
         }
     })
 }
 
 /// A row for each run.
-fn many(comparison: &Comparison) -> Document {
-    let mut table = Table::new(&[
-        ("run", Align::Name),
-        ("machine", Align::Left),
-        ("runs", Align::Right),
-        ("time", Align::Decimal),
-        ("change", Align::Decimal),
-        ("95%", Align::Left),
-        ("CPU", Align::Decimal),
-        ("memory", Align::Decimal),
-        ("faults", Align::Right),
+fn many(comparison: &RunComparison) -> ReportDocument {
+    let mut table = ReportTable::new(&[
+        ("run", ColumnAlignment::Name),
+        ("machine", ColumnAlignment::Left),
+        ("runs", ColumnAlignment::Right),
+        ("time", ColumnAlignment::Decimal),
+        ("change", ColumnAlignment::Decimal),
+        ("95%", ColumnAlignment::Left),
+        ("CPU", ColumnAlignment::Decimal),
+        ("memory", ColumnAlignment::Decimal),
+        ("faults", ColumnAlignment::Right),
     ]);
     for (number, run) in comparison.runs.iter().enumerate() {
         let (change, range) = match &run.change {
             Some(ratio) => {
-                let Ratio { ratio, ratio_low, ratio_high } = *ratio;
+                let TimeRatio { ratio, ratio_low, ratio_high } = *ratio;
                 (change(ratio), interval(ratio, ratio_low, ratio_high))
             }
             None if number == 0 => ("reference".to_owned(), String::new()),
             None => ("too few runs".to_owned(), String::new()),
         };
-        let shown = |value: Option<String>| Cell::from(value.unwrap_or_else(|| "-".to_owned()));
+        let shown =
+            |value: Option<String>| TableCell::from(value.unwrap_or_else(|| "-".to_owned()));
         table.row(vec![
             run.id.as_str().into(),
             letter(run.machine as usize).into(),
@@ -197,63 +198,64 @@ fn many(comparison: &Comparison) -> Document {
             shown(run.faults.map(count)),
         ]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     let text = "medians of plain runs; change by their means, of services by CPU per request; machines drift between \
                 sessions, and the intervals allow for that";
-    page.para(text, 2, Tone::Faint);
+    page.para(text, 2, TextTone::Faint);
     page
 }
 
 /// Names of the memory-related variables that differ between the runs. Leaves out the values: others may read
 /// the page.
-fn environments(a: &Run, b: &Run) -> Option<String> {
+fn environments(a: &SavedRun, b: &SavedRun) -> Option<String> {
     let mut names: Vec<&String> =
         a.environment.iter().chain(&b.environment).map(|v| &v.0).collect();
     names.sort_unstable();
     names.dedup();
-    let value =
-        |run: &Run, name: &str| run.environment.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+    let value = |run: &SavedRun, name: &str| {
+        run.environment.iter().find(|v| v.0 == name).map(|v| v.1.clone())
+    };
     let differs = |name: &&String| value(a, name) != value(b, name);
     let differing: Vec<&str> = names.into_iter().filter(differs).map(String::as_str).collect();
     (!differing.is_empty()).then(|| format!("the environments differ in {}", differing.join(", ")))
 }
 
-fn figures(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
+fn figures(a: &SavedRun, b: &SavedRun, time: Option<&TimeRatio>) -> ReportDocument {
     let (runs_a, runs_b) = (a.plain_runs(), b.plain_runs());
-    let mut table = Table::new(&[
-        ("plain runs", Align::Left),
-        ("first", Align::Right),
-        ("second", Align::Right),
-        ("change", Align::Decimal),
+    let mut table = ReportTable::new(&[
+        ("plain runs", ColumnAlignment::Left),
+        ("first", ColumnAlignment::Right),
+        ("second", ColumnAlignment::Right),
+        ("change", ColumnAlignment::Decimal),
     ]);
     for (name, of, show) in FIGURES {
         let (x, y) = (median(&runs_a, of), median(&runs_b, of));
         if x.is_none() && y.is_none() {
             continue;
         }
-        let shown = |v: Option<u64>| Cell::from(v.map_or("no runs".to_owned(), show));
+        let shown = |v: Option<u64>| TableCell::from(v.map_or("no runs".to_owned(), show));
         let ratio = match (x, y) {
             (Some(x), Some(y)) if x > 0 => change(y as f64 / x as f64),
             _ => String::new(),
         };
         table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     let runs = format!("{} and {} plain runs", runs_a.len(), runs_b.len());
-    page.para(&change_text(time, "time", &runs), 0, Tone::Plain);
+    page.para(&change_text(time, "time", &runs), 0, TextTone::Plain);
     page
 }
 
 /// The plain servers of two sessions.
-fn served(a: &Service, b: &Service, cost: Option<&Ratio>) -> Document {
+fn served(a: &TunedService, b: &TunedService, cost: Option<&TimeRatio>) -> ReportDocument {
     let (sides_a, sides_b) = (a.plain_sides(), b.plain_sides());
-    let mut table = Table::new(&[
-        ("plain servers", Align::Left),
-        ("first", Align::Right),
-        ("second", Align::Right),
-        ("change", Align::Decimal),
+    let mut table = ReportTable::new(&[
+        ("plain servers", ColumnAlignment::Left),
+        ("first", ColumnAlignment::Right),
+        ("second", ColumnAlignment::Right),
+        ("change", ColumnAlignment::Decimal),
     ]);
     for (name, quantity) in SERVED {
         let (x, y) = (figure(quantity, &sides_a), figure(quantity, &sides_b));
@@ -261,18 +263,18 @@ fn served(a: &Service, b: &Service, cost: Option<&Ratio>) -> Document {
             (Some(x), Some(y)) if x > 0.0 => change(y / x),
             _ => String::new(),
         };
-        let shown = |value| Cell::from(figure_text(quantity, value));
+        let shown = |value| TableCell::from(figure_text(quantity, value));
         table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     let starts = format!("{} and {} plain servers", sides_a.len(), sides_b.len());
-    page.para(&change_text(cost, "CPU per request", &starts), 0, Tone::Plain);
+    page.para(&change_text(cost, "CPU per request", &starts), 0, TextTone::Plain);
     page
 }
 
 /// Whether the figure changed between the sessions.
-fn change_text(time: Option<&Ratio>, what: &str, runs: &str) -> String {
+fn change_text(time: Option<&TimeRatio>, what: &str, runs: &str) -> String {
     let Some(time) = time else {
         return format!("{runs}: too few for a verdict on the {what}");
     };
@@ -287,21 +289,22 @@ fn change_text(time: Option<&Ratio>, what: &str, runs: &str) -> String {
     )
 }
 
-fn costs(a: &Run, b: &Run) -> Document {
-    let costs = |run: &Run| run.diagnosis.as_ref().map(|d| d.costs.clone()).unwrap_or_default();
+fn costs(a: &SavedRun, b: &SavedRun) -> ReportDocument {
+    let costs =
+        |run: &SavedRun| run.diagnosis.as_ref().map(|d| d.costs.clone()).unwrap_or_default();
     let (costs_a, costs_b) = (costs(a), costs(b));
     let mut kinds: Vec<_> = costs_a.iter().chain(&costs_b).map(|c| c.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let mut table = Table::new(&[
-        ("page cost, share of time", Align::Left),
-        ("first", Align::Decimal),
-        ("second", Align::Decimal),
+    let mut table = ReportTable::new(&[
+        ("page cost, share of time", ColumnAlignment::Left),
+        ("first", ColumnAlignment::Decimal),
+        ("second", ColumnAlignment::Decimal),
     ]);
     for kind in kinds {
-        let share = |costs: &[pagewise_model::diagnosis::Cost]| {
+        let share = |costs: &[pagewise_model::diagnosis::PageCost]| {
             let cost = costs.iter().find(|c| c.kind == kind);
-            Cell::from(cost.map_or("not found".to_owned(), |c| percent(c.time_share)))
+            TableCell::from(cost.map_or("not found".to_owned(), |c| percent(c.time_share)))
         };
         table.row(vec![kind.into_str().into(), share(&costs_a), share(&costs_b)]);
     }

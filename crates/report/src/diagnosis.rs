@@ -4,13 +4,13 @@
 
 use crate::headline::without;
 use crate::number::{at_most, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis, KernelTime};
-use pagewise_model::run::Run;
-use pagewise_model::trial::{Quantity, Word};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis, KernelTime, PageCost};
+use pagewise_model::run::SavedRun;
+use pagewise_model::trial::{ComparedQuantity, VerdictWord};
 use pagewise_model::{Fact, Nanos};
 
 /// Smallest share of samples that is listed.
@@ -20,11 +20,11 @@ const MOST_SYMBOLS: usize = 4;
 
 /// The diagnosis. Its ceiling is a share of `whole`, of which the share `proven` (0..1) is proven to be saved.
 #[must_use]
-pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Document {
-    let mut page = Document::default();
+pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("why: what its pages cost (share of CPU time; wake-ups: of wall time)");
     if diagnosis.costs.is_empty() {
-        page.para("no page cost was found", 2, Tone::Plain);
+        page.para("no page cost was found", 2, TextTone::Plain);
     }
     page.append(cost_table(&diagnosis.costs));
     page.item("ceiling", &ceiling(diagnosis, whole, proven));
@@ -36,7 +36,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Doc
         Fact::Missing(why) => page.item("host", &format!("not known: {why}")),
     }
     for sentence in &diagnosis.disagreements {
-        page.item_tone("disagreement", sentence, Tone::Warn);
+        page.item_tone("disagreement", sentence, TextTone::Warn);
     }
     match &diagnosis.kernel_time {
         Fact::Known(time) => page.item("samples", &kernel_time(time)),
@@ -57,10 +57,11 @@ pub(crate) fn ceiling(diagnosis: &Diagnosis, whole: &str, proven: f64) -> String
 }
 
 /// The least share (0..1) of its time that is proven to be saved; 0 without a proven gain.
-pub(crate) fn proven_share(run: &Run) -> f64 {
-    let of_time = run.experiment.as_ref().filter(|one| one.design.quantity != Quantity::Memory);
+pub(crate) fn proven_share(run: &SavedRun) -> f64 {
+    let of_time =
+        run.experiment.as_ref().filter(|one| one.design.quantity != ComparedQuantity::Memory);
     let kept = of_time.into_iter().flat_map(|one| &one.verdicts);
-    let kept = kept.filter(|verdict| verdict.word == Word::Keep);
+    let kept = kept.filter(|verdict| verdict.word == VerdictWord::Keep);
     let least = kept.filter_map(|verdict| Some(1.0 - verdict.effect.as_ref()?.ratio_high));
     least.fold(0.0, f64::max)
 }
@@ -89,35 +90,35 @@ fn kernel_time(time: &KernelTime) -> String {
     }
 }
 
-fn cost_table(costs: &[Cost]) -> Document {
-    let mut table = Table::new(&[
-        ("", Align::Name),
-        ("", Align::Left),
-        ("", Align::Decimal),
-        ("", Align::Decimal),
-        ("", Align::Left),
+fn cost_table(costs: &[PageCost]) -> ReportDocument {
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlignment::Name),
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Left),
     ]);
     for cost in costs {
         let (basis, tone) = match cost.basis {
-            Basis::CountsTimesPrice => ("counted", Tone::Faint),
-            Basis::UpperBound => ("at most, estimate", Tone::Warn),
-            Basis::Counters => ("hardware counters", Tone::Faint),
-            Basis::Samples => ("sampled", Tone::Faint),
-            Basis::Timed => ("timed", Tone::Faint),
+            CostBasis::CountsTimesPrice => ("counted", TextTone::Faint),
+            CostBasis::UpperBound => ("at most, estimate", TextTone::Warn),
+            CostBasis::Counters => ("hardware counters", TextTone::Faint),
+            CostBasis::Samples => ("sampled", TextTone::Faint),
+            CostBasis::Timed => ("timed", TextTone::Faint),
         };
         let cells = vec![
             cost.kind.into_str().into(),
-            Cell::bar(cost.time_share),
+            TableCell::bar(cost.time_share),
             percent(cost.time_share).into(),
             cost.cost_ns.to_string().into(),
-            Cell::new(basis, tone),
+            TableCell::new(basis, tone),
         ];
-        table.row_with(cells, vec![Paragraph::new(evidence(cost), 6, Tone::Faint)]);
+        table.row_with(cells, vec![Paragraph::new(evidence(cost), 6, TextTone::Faint)]);
     }
     table.into()
 }
 
-fn evidence(cost: &Cost) -> String {
+fn evidence(cost: &PageCost) -> String {
     let mut text = cost.evidence.clone();
     if let Fact::Known(Nanos(ns)) = cost.sampled_ns {
         text.push_str(&format!("; by samples {}", Nanos(ns)));

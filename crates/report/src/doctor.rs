@@ -2,21 +2,21 @@
 //! does not by group, then plain facts.
 
 use crate::number::counted;
-use crate::page::Document;
-use crate::style::Tone;
-use pagewise_model::capability::{Answer, Capability, Checkup};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use pagewise_model::capability::{Capability, CapabilityAnswer, DoctorReport};
 
 /// A count of the answers in one sentence.
-pub(crate) fn summary(checkup: &Checkup) -> String {
-    let count = |wanted: fn(&Answer) -> bool| {
+pub(crate) fn summary(checkup: &DoctorReport) -> String {
+    let count = |wanted: fn(&CapabilityAnswer) -> bool| {
         checkup.capabilities.iter().filter(|c| wanted(&c.answer)).count()
     };
     let mut text = format!(
         "{} of {} work here",
-        count(|a| *a == Answer::Yes),
+        count(|a| *a == CapabilityAnswer::Yes),
         counted(checkup.capabilities.len() as u64, "capability", "capabilities")
     );
-    let unknown = count(|a| matches!(a, Answer::Unknown(_)));
+    let unknown = count(|a| matches!(a, CapabilityAnswer::Unknown(_)));
     if unknown > 0 {
         text.push_str(&format!(", {unknown} unknown"));
     }
@@ -32,16 +32,16 @@ pub(crate) fn summary(checkup: &Checkup) -> String {
 
 /// The checkup without its headline.
 #[must_use]
-pub fn doctor_section(checkup: &Checkup) -> Document {
-    let mut page = Document::default();
+pub fn doctor_section(checkup: &DoctorReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(crate::look::machine_line(&checkup.machine));
     if !checkup.spoilers.is_empty() {
         page.blank();
         page.heading("what disturbs measurements here");
     }
     for spoiler in &checkup.spoilers {
-        page.bullet(&spoiler.what, Tone::Warn);
-        page.para(&spoiler.remedy, 4, Tone::Plain);
+        page.bullet(&spoiler.what, TextTone::Warn);
+        page.para(&spoiler.remedy, 4, TextTone::Plain);
     }
     for group in groups(checkup.capabilities.iter().map(|c| c.group.as_str())) {
         page.blank();
@@ -71,17 +71,19 @@ fn groups<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-fn capability_lines(capability: &Capability, page: &mut Document) {
+fn capability_lines(capability: &Capability, page: &mut ReportDocument) {
     let (word, reason, tone) = match &capability.answer {
-        Answer::Yes => ("yes", None, Tone::Plain),
-        Answer::No(why) => ("no", Some(why), Tone::Bad),
-        Answer::Unknown(error) => ("unknown", Some(error), Tone::Warn),
+        CapabilityAnswer::Yes => ("yes", None, TextTone::Plain),
+        CapabilityAnswer::No(why) => ("no", Some(why), TextTone::Bad),
+        CapabilityAnswer::Unknown(error) => ("unknown", Some(error), TextTone::Warn),
     };
     page.item_tone(word, &format!("{}: {}", capability.name, capability.gives), tone);
     if let Some(reason) = reason {
-        page.para(&format!("because: {reason}"), 16, Tone::Plain);
+        page.para(&format!("because: {reason}"), 16, TextTone::Plain);
     }
-    if let Some(unlock) = capability.unlock.as_ref().filter(|_| capability.answer != Answer::Yes) {
-        page.para(&format!("to unlock: {unlock}"), 16, Tone::Plain);
+    if let Some(unlock) =
+        capability.unlock.as_ref().filter(|_| capability.answer != CapabilityAnswer::Yes)
+    {
+        page.para(&format!("to unlock: {unlock}"), 16, TextTone::Plain);
     }
 }

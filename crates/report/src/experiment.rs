@@ -1,15 +1,20 @@
 //! What an experiment tried. The first row of the table is the reference; each other row shows how much less
 //! or more it needs.
 
-use crate::chart::{Bars, Curves, Group, Lines, Mark, Picture, Range, Row, Scale, Series};
+use crate::chart::{
+    BarChart, BarGroup, BarMark, BarRow, LineChart, LinePanel, LineSeries, RepeatRange, SizeScale,
+    SvgPicture,
+};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
-use crate::style::{Style, Tone};
-use crate::table::{Align, Cell, Table};
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use crate::text::escape;
-use pagewise_model::trial::{Effect, Experiment, Quantity, Ratio, Verdict, Word};
-use pagewise_model::usage::Usage;
+use pagewise_model::trial::{
+    ArmEffect, ArmVerdict, ComparedQuantity, Experiment, TimeRatio, VerdictWord,
+};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Nanos};
 
 /// From this width on, CPU and memory have their own columns.
@@ -22,26 +27,30 @@ const WIDEST: f64 = 400.0;
 const FEWEST_RUNS: u32 = 3;
 
 /// A verdict in a few words; `ab` selects the words of `ab`.
-pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (String, Tone) {
+pub(crate) fn short_word(
+    verdict: &ArmVerdict,
+    quantity: ComparedQuantity,
+    ab: bool,
+) -> (String, TextTone) {
     let above = |share: f64| format!("above {}", whole_percent(share));
     let (word, tone) = match verdict.word {
-        Word::Keep if ab => ("faster", Tone::Good),
-        Word::Keep => ("keep", Tone::Good),
-        Word::Likely if ab => ("likely faster", Tone::Good),
-        Word::Likely => ("likely", Tone::Good),
-        Word::Slower if quantity == Quantity::Memory => ("larger", Tone::Bad),
-        Word::Slower => ("slower", Tone::Bad),
-        Word::Reject => ("reject", Tone::Bad),
-        Word::CannotTell if is_unproven(verdict) => ("not proven", Tone::Warn),
-        Word::CannotTell => ("cannot tell", Tone::Warn),
-        Word::NotTried => ("not tried", Tone::Warn),
-        Word::NoGain => {
+        VerdictWord::Keep if ab => ("faster", TextTone::Good),
+        VerdictWord::Keep => ("keep", TextTone::Good),
+        VerdictWord::Likely if ab => ("likely faster", TextTone::Good),
+        VerdictWord::Likely => ("likely", TextTone::Good),
+        VerdictWord::Slower if quantity == ComparedQuantity::Memory => ("larger", TextTone::Bad),
+        VerdictWord::Slower => ("slower", TextTone::Bad),
+        VerdictWord::Reject => ("reject", TextTone::Bad),
+        VerdictWord::CannotTell if is_unproven(verdict) => ("not proven", TextTone::Warn),
+        VerdictWord::CannotTell => ("cannot tell", TextTone::Warn),
+        VerdictWord::NotTried => ("not tried", TextTone::Warn),
+        VerdictWord::NoGain => {
             let gain = verdict.no_gain_above_share.unwrap_or(0.0);
             let text = match verdict.no_loss_above_share {
                 Some(loss) if ab => format!("no difference {}", above(gain.max(loss))),
                 _ => format!("no gain {}", above(gain)),
             };
-            return (text, Tone::Plain);
+            return (text, TextTone::Plain);
         }
     };
     (word.to_owned(), tone)
@@ -49,16 +58,16 @@ pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (St
 
 /// Whether the interval of an arm excludes *no change* although the verdict is open. The interval is for this
 /// arm alone. The verdict requires more, as for an arm that was picked among all.
-pub(crate) fn is_unproven(verdict: &Verdict) -> bool {
+pub(crate) fn is_unproven(verdict: &ArmVerdict) -> bool {
     let effect = verdict.effect.as_ref().filter(|effect| effect.is_measured());
     let is_clear = effect.is_some_and(|one| one.ratio_high < 1.0 || one.ratio_low > 1.0);
-    verdict.word == Word::CannotTell && is_clear
+    verdict.word == VerdictWord::CannotTell && is_clear
 }
 
 /// What an arm's runs showed: `48% less time (46..50%)`.
-pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
+pub(crate) fn effect_phrase(effect: &ArmEffect, quantity: ComparedQuantity) -> String {
     let noun = match quantity {
-        Quantity::Time if effect.at_once => Quantity::Cpu.noun(),
+        ComparedQuantity::Time if effect.at_once => ComparedQuantity::Cpu.noun(),
         other => other.noun(),
     };
     let change = match change(effect.ratio) {
@@ -69,8 +78,8 @@ pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
 }
 
 /// Every arm that was tried, with the reason for its verdict; `ab` selects the words of `ab`.
-pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
-    let mut page = Document::default();
+pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let quantity = experiment.design.quantity;
     let [first, second] = asides(quantity).map(label);
     page.heading(&format!(
@@ -79,10 +88,10 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     ));
     let beside = asides(quantity);
     let [wide, narrow] =
-        [&beside[..], &[]].map(|shown| Document::from(arms_table(experiment, ab, shown)));
+        [&beside[..], &[]].map(|shown| ReportDocument::from(arms_table(experiment, ab, shown)));
     page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
     if experiment.verdicts.is_empty() {
-        page.para("no arm has a verdict", 2, Tone::Plain);
+        page.para("no arm has a verdict", 2, TextTone::Plain);
     }
     if let Some(picture) = picture(experiment) {
         page.figure(picture);
@@ -90,34 +99,38 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     if let Some(picture) = memory_over_time(experiment) {
         page.figure(picture);
     }
-    page.para(&runs_text(experiment), 2, Tone::Faint);
+    page.para(&runs_text(experiment), 2, TextTone::Faint);
     for warning in &experiment.warnings {
-        page.bullet(warning, Tone::Warn);
+        page.bullet(warning, TextTone::Warn);
     }
     page
 }
 
 /// The quantities shown beside the deciding one.
-pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
+pub(crate) const fn asides(quantity: ComparedQuantity) -> [ComparedQuantity; 2] {
     match quantity {
-        Quantity::Memory => [Quantity::Time, Quantity::Cpu],
-        Quantity::Cpu => [Quantity::Time, Quantity::Memory],
-        _ => [Quantity::Cpu, Quantity::Memory],
+        ComparedQuantity::Memory => [ComparedQuantity::Time, ComparedQuantity::Cpu],
+        ComparedQuantity::Cpu => [ComparedQuantity::Time, ComparedQuantity::Memory],
+        _ => [ComparedQuantity::Cpu, ComparedQuantity::Memory],
     }
 }
 
 /// The heading of a column.
-const fn label(quantity: Quantity) -> &'static str {
+const fn label(quantity: ComparedQuantity) -> &'static str {
     match quantity {
-        Quantity::Cpu => "CPU",
+        ComparedQuantity::Cpu => "CPU",
         other => other.noun(),
     }
 }
 
 /// The table of arms. The quantities in `shown` get their own columns beside the deciding one. If there are
 /// none, the other quantities stand under the rows.
-pub(crate) fn arms_table(experiment: &Experiment, ab: bool, shown: &[Quantity]) -> Table {
-    let mut table = Table::new(&columns(experiment, shown));
+pub(crate) fn arms_table(
+    experiment: &Experiment,
+    ab: bool,
+    shown: &[ComparedQuantity],
+) -> ReportTable {
+    let mut table = ReportTable::new(&columns(experiment, shown));
     if let Some(cells) = control_row(experiment, shown) {
         table.row(cells);
     }
@@ -127,23 +140,26 @@ pub(crate) fn arms_table(experiment: &Experiment, ab: bool, shown: &[Quantity]) 
             let [first, second] = asides(experiment.design.quantity)
                 .map(|one| format!("{} {}", label(one), aside(experiment, verdict, one)));
             let text = format!("{first}; {second}");
-            under.push(Paragraph::new(text, 6, Tone::Plain));
+            under.push(Paragraph::new(text, 6, TextTone::Plain));
         }
-        under.push(Paragraph::new(reason(verdict), 6, Tone::Faint));
+        under.push(Paragraph::new(reason(verdict), 6, TextTone::Faint));
         table.row_with(verdict_row(experiment, verdict, shown, ab), under);
     }
     table
 }
 
 /// The columns of a table of arms.
-pub(crate) fn columns(experiment: &Experiment, shown: &[Quantity]) -> Vec<(&'static str, Align)> {
+pub(crate) fn columns(
+    experiment: &Experiment,
+    shown: &[ComparedQuantity],
+) -> Vec<(&'static str, ColumnAlignment)> {
     let first = [
-        ("arm", Align::Name),
-        (experiment.compared().noun(), Align::Decimal),
-        ("95%", Align::Decimal),
+        ("arm", ColumnAlignment::Name),
+        (experiment.compared().noun(), ColumnAlignment::Decimal),
+        ("95%", ColumnAlignment::Decimal),
     ];
-    let beside = shown.iter().map(|one| (label(*one), Align::Decimal));
-    let last = [("runs", Align::Right), ("verdict", Align::Left)];
+    let beside = shown.iter().map(|one| (label(*one), ColumnAlignment::Decimal));
+    let last = [("runs", ColumnAlignment::Right), ("verdict", ColumnAlignment::Left)];
     first.into_iter().chain(beside).chain(last).collect()
 }
 
@@ -162,25 +178,25 @@ pub fn short_arm(arm: &str) -> String {
 }
 
 /// The need of each arm that ran, as a share of the control's, with its interval.
-pub(crate) fn picture(experiment: &Experiment) -> Option<Picture> {
-    let arm = |verdict: &Verdict| {
+pub(crate) fn picture(experiment: &Experiment) -> Option<SvgPicture> {
+    let arm = |verdict: &ArmVerdict| {
         let effect = verdict.effect.as_ref()?;
         let [median, least, most] =
             [effect.ratio, effect.ratio_low, effect.ratio_high].map(|ratio| 100.0 * ratio);
         // An open interval would leave no room for the others.
         let is_open = most > WIDEST;
-        let value = Range { median, least: least.max(0.0), most: most.min(WIDEST) };
+        let value = RepeatRange { median, least: least.max(0.0), most: most.min(WIDEST) };
         let value = if is_open { Err("too few runs yet".to_owned()) } else { Ok(value) };
-        let rows = vec![Row { label: String::new(), series: 0, value }];
-        Some(Group { title: short_arm(&verdict.arm), detail: String::new(), rows })
+        let rows = vec![BarRow { label: String::new(), series: 0, value }];
+        Some(BarGroup { title: short_arm(&verdict.arm), detail: String::new(), rows })
     };
-    let groups: Vec<Group> = experiment.verdicts.iter().filter_map(arm).collect();
+    let groups: Vec<BarGroup> = experiment.verdicts.iter().filter_map(arm).collect();
     let is_any = groups.iter().flat_map(|group| &group.rows).any(|row| row.value.is_ok());
-    let drawn = Bars {
+    let drawn = BarChart {
         title: format!("{} of each arm with its 95% interval", experiment.design.quantity.noun()),
         subtitle: format!("in % of {}", experiment.design.control),
         unit: "%",
-        marks: vec![Mark { label: experiment.design.control.clone(), value: 100.0 }],
+        marks: vec![BarMark { label: experiment.design.control.clone(), value: 100.0 }],
         groups,
         notes: Vec::new(),
     };
@@ -188,34 +204,34 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<Picture> {
 }
 
 /// The memory over one run of the control and of the arms that need least of it; `None` if it was not sampled.
-fn memory_over_time(experiment: &Experiment) -> Option<Picture> {
+fn memory_over_time(experiment: &Experiment) -> Option<SvgPicture> {
     let curve = |arm: &str| {
         let usage = &experiment.points_of(arm).next()?.usage;
         let held = &usage.memory.as_ref()?.over_time_bytes;
         let part = usage.wall_ns.0 as f64 / held.len().max(1) as f64;
         let mebibytes = |held: &Bytes| held.0 as f64 / Bytes::mib(1).0 as f64;
         let points = held.iter().map(mebibytes).enumerate().map(|(at, held)| {
-            ((at as f64 + 0.5) * part, Range { median: held, least: held, most: held })
+            ((at as f64 + 0.5) * part, RepeatRange { median: held, least: held, most: held })
         });
-        Some(Series { name: short_arm(arm), points: points.collect() })
+        Some(LineSeries { name: short_arm(arm), points: points.collect() })
     };
     let ran = experiment.verdicts.iter().filter_map(|v| Some((v.effect.as_ref()?.ratio, &v.arm)));
     let mut arms: Vec<(f64, &String)> = ran.collect();
     arms.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = arms.into_iter().take(DRAWN_OVER_TIME).map(|(_, arm)| arm);
     let shown = std::iter::once(&experiment.design.control).chain(least);
-    let series: Vec<Series> = shown.filter_map(|arm| curve(arm)).collect();
+    let series: Vec<LineSeries> = shown.filter_map(|arm| curve(arm)).collect();
     let is_any = series.iter().any(|series| !series.points.is_empty());
-    let curves = Curves {
+    let curves = LinePanel {
         title: "proportional set size of all processes".to_owned(),
-        scale: Scale::Linear,
+        scale: SizeScale::Linear,
         sizes_are: "after the start",
         write: |ns| Nanos(ns as u64).to_string(),
         unit: "MiB",
         series,
         marks: Vec::new(),
     };
-    let drawn = Lines {
+    let drawn = LineChart {
         title: "Memory over time".to_owned(),
         subtitle: "one run of each; each point is the largest sample of its part of the run"
             .to_owned(),
@@ -228,29 +244,34 @@ fn memory_over_time(experiment: &Experiment) -> Option<Picture> {
 /// The row of an arm in a table with [`columns`].
 pub(crate) fn verdict_row(
     experiment: &Experiment,
-    verdict: &Verdict,
-    shown: &[Quantity],
+    verdict: &ArmVerdict,
+    shown: &[ComparedQuantity],
     ab: bool,
-) -> Vec<Cell> {
+) -> Vec<TableCell> {
     let (word, tone) = short_word(verdict, experiment.design.quantity, ab);
-    let mut row: Vec<Cell> = vec![short_arm(&verdict.arm).into()];
+    let mut row: Vec<TableCell> = vec![short_arm(&verdict.arm).into()];
     row.extend(effect_cells(verdict.effect.as_ref(), tone, "no runs"));
-    let is_measured = verdict.effect.as_ref().is_some_and(Effect::is_measured);
+    let is_measured = verdict.effect.as_ref().is_some_and(ArmEffect::is_measured);
     row.extend(shown.iter().map(|one| match is_measured {
-        true => Cell::from(aside(experiment, verdict, *one)),
-        false => Cell::from(""),
+        true => TableCell::from(aside(experiment, verdict, *one)),
+        false => TableCell::from(""),
     }));
     row.push(verdict.effect.as_ref().map_or_else(String::new, |e| e.runs.to_string()).into());
-    row.push(Cell::new(word, tone));
+    row.push(TableCell::new(word, tone));
     row
 }
 
 /// The effect of an arm and its interval; `none` if it has no runs. One run or an open interval gives no figure.
-pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [Cell; 2] {
+pub(crate) fn effect_cells(
+    effect: Option<&ArmEffect>,
+    tone: TextTone,
+    none: &str,
+) -> [TableCell; 2] {
     match effect {
-        Some(e) if e.is_measured() => {
-            [Cell::new(change(e.ratio), tone), interval(e.ratio, e.ratio_low, e.ratio_high).into()]
-        }
+        Some(e) if e.is_measured() => [
+            TableCell::new(change(e.ratio), tone),
+            interval(e.ratio, e.ratio_low, e.ratio_high).into(),
+        ],
         Some(e) => {
             let is_few = e.runs.min(e.control_runs) < FEWEST_RUNS;
             ["open".into(), if is_few { "too few runs" } else { "" }.into()]
@@ -260,15 +281,15 @@ pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [
 }
 
 /// The reason for a verdict, with what its interval says about a later day.
-pub(crate) fn reason(verdict: &Verdict) -> String {
+pub(crate) fn reason(verdict: &ArmVerdict) -> String {
     let mut text = verdict.why.clone();
     let Some(effect) = verdict.effect.as_ref().filter(|effect| effect.is_measured()) else {
         return text;
     };
-    if verdict.word == Word::Likely {
+    if verdict.word == VerdictWord::Likely {
         text.push_str(&format!("; {} sure", percent(effect.sure_share)));
     }
-    if matches!(verdict.word, Word::Keep | Word::Likely) {
+    if matches!(verdict.word, VerdictWord::Keep | VerdictWord::Likely) {
         let later = interval(effect.ratio, effect.repeat_low, effect.repeat_high);
         text.push_str(&format!("; a later repeat: {later}"));
     }
@@ -290,10 +311,10 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
 }
 
 /// What an arm needs of a quantity that does not decide.
-fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
+fn aside(experiment: &Experiment, verdict: &ArmVerdict, what: ComparedQuantity) -> String {
     let shown = match what {
-        Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
-        Quantity::Cpu => verdict.cpu_ratio.map(change),
+        ComparedQuantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
+        ComparedQuantity::Cpu => verdict.cpu_ratio.map(change),
         _ => {
             let wall = |name: &str| median_of(experiment, name, false, |usage| usage.wall_ns.0);
             let ratio = wall(&verdict.arm).zip(wall(&experiment.design.control));
@@ -308,30 +329,34 @@ fn median_of(
     experiment: &Experiment,
     arm: &str,
     at_once: bool,
-    figure: fn(&Usage) -> u64,
+    figure: fn(&ProgramUsage) -> u64,
 ) -> Option<u64> {
     let points = experiment.points_in(arm, at_once);
-    let runs: Vec<Usage> = points.map(|point| point.usage.clone()).collect();
+    let runs: Vec<ProgramUsage> = points.map(|point| point.usage.clone()).collect();
     crate::look::median(&runs, figure)
 }
 
 /// As [`median_of`], as text, for the deciding quantity or one shown beside it.
-fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
+fn median_text(experiment: &Experiment, arm: &str, what: ComparedQuantity) -> Option<String> {
     let at_once = experiment.is_at_once(arm);
     let median = |figure| median_of(experiment, arm, at_once, figure);
     Some(match what {
-        Quantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),
-        Quantity::Cpu => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
+        ComparedQuantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),
+        ComparedQuantity::Cpu => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
         _ if at_once => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
         _ => Nanos(median(|usage| usage.wall_ns.0)?).to_string(),
     })
 }
 
 /// The row of the control.
-pub(crate) fn control_row(experiment: &Experiment, shown: &[Quantity]) -> Option<Vec<Cell>> {
+pub(crate) fn control_row(
+    experiment: &Experiment,
+    shown: &[ComparedQuantity],
+) -> Option<Vec<TableCell>> {
     let name = experiment.design.control.as_str();
     let text = |what| median_text(experiment, name, what);
-    let mut row: Vec<Cell> = vec![name.into(), text(experiment.design.quantity)?.into(), "".into()];
+    let mut row: Vec<TableCell> =
+        vec![name.into(), text(experiment.design.quantity)?.into(), "".into()];
     for one in shown {
         row.push(text(*one)?.into());
     }
@@ -373,8 +398,8 @@ pub fn race_lines(
     runs: u32,
     left: Nanos,
     arm: &str,
-    standings: &[(String, Ratio)],
-    style: &Style,
+    standings: &[(String, TimeRatio)],
+    style: &TerminalStyle,
 ) -> String {
     let arm = escape(arm);
     let width = style.columns();

@@ -1,28 +1,28 @@
 //! One answer from many hosts, and scripts with which cluster engines run the task on them.
 
 use crate::number::{change, counted, interval, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::quote;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
-use pagewise_model::fleet::{Class, FleetArm, FleetWord, Pooled};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::fleet::{FleetArm, FleetWord, HostClass, PooledEffect};
 use pagewise_model::name::{is_in_line, yaml_string as yaml};
 
-const fn word(word: FleetWord) -> (&'static str, Tone) {
+const fn word(word: FleetWord) -> (&'static str, TextTone) {
     match word {
-        FleetWord::Keep => ("keep", Tone::Good),
-        FleetWord::Reject => ("reject", Tone::Bad),
-        FleetWord::DiffersByClass => ("differs by class", Tone::Warn),
-        FleetWord::CannotTell => ("cannot tell", Tone::Plain),
+        FleetWord::Keep => ("keep", TextTone::Good),
+        FleetWord::Reject => ("reject", TextTone::Bad),
+        FleetWord::DiffersByClass => ("differs by class", TextTone::Warn),
+        FleetWord::CannotTell => ("cannot tell", TextTone::Plain),
     }
 }
 
 /// All arms: the answer first, then the classes that differ.
 #[must_use]
-pub fn fleet_page(arms: &[FleetArm]) -> Document {
-    let mut page = Document::default();
+pub fn fleet_page(arms: &[FleetArm]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if arms.is_empty() {
-        page.para("no run holds an arm", 0, Tone::Plain);
+        page.para("no run holds an arm", 0, TextTone::Plain);
     }
     for arm in arms {
         page.section(one(arm));
@@ -30,20 +30,20 @@ pub fn fleet_page(arms: &[FleetArm]) -> Document {
     page
 }
 
-fn one(arm: &FleetArm) -> Document {
-    let mut page = Document::default();
+fn one(arm: &FleetArm) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (text, tone) = word(arm.word);
     page.para(&format!("{text}: {} ({})", arm.arm, arm.quantity), 0, tone);
-    page.single(&arm.command, 2, Tone::Faint);
+    page.single(&arm.command, 2, TextTone::Faint);
     if let Some(pooled) = &arm.pooled {
-        page.para(&mean(pooled), 2, Tone::Plain);
+        page.para(&mean(pooled), 2, TextTone::Plain);
         if let Some((low, high)) = pooled.next_host {
             let text = format!(
                 "on a further host: {}; hosts deviate by {}",
                 interval(pooled.ratio, low, high),
                 percent(pooled.tau)
             );
-            page.para(&text, 2, Tone::Plain);
+            page.para(&text, 2, TextTone::Plain);
         }
     }
     if !arm.classes.is_empty() {
@@ -51,16 +51,16 @@ fn one(arm: &FleetArm) -> Document {
     }
     if !arm.rejected_on.is_empty() {
         let hosts = arm.rejected_on.join(", ");
-        page.para(&format!("failed or broke a guard on {hosts}"), 2, Tone::Bad);
+        page.para(&format!("failed or broke a guard on {hosts}"), 2, TextTone::Bad);
     }
     if arm.open_on > 0 {
         let hosts = counted(u64::from(arm.open_on), "host", "hosts");
-        page.para(&format!("no interval yet from {hosts}"), 2, Tone::Faint);
+        page.para(&format!("no interval yet from {hosts}"), 2, TextTone::Faint);
     }
     page
 }
 
-fn mean(pooled: &Pooled) -> String {
+fn mean(pooled: &PooledEffect) -> String {
     let more = (pooled.sessions > pooled.hosts).then(|| format!(" ({} sessions)", pooled.sessions));
     format!(
         "{} on {}{}, 95% {}",
@@ -71,14 +71,14 @@ fn mean(pooled: &Pooled) -> String {
     )
 }
 
-fn classes(classes: &[Class]) -> Table {
-    let mut table = Table::new(&[
-        ("by", Align::Left),
-        ("", Align::Text),
-        ("hosts", Align::Right),
-        ("change", Align::Right),
-        ("95%", Align::Left),
-        ("", Align::Left),
+fn classes(classes: &[HostClass]) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("by", ColumnAlignment::Left),
+        ("", ColumnAlignment::Text),
+        ("hosts", ColumnAlignment::Right),
+        ("change", ColumnAlignment::Right),
+        ("95%", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
     ]);
     for class in classes {
         let (text, tone) = word(class.word);
@@ -89,7 +89,7 @@ fn classes(classes: &[Class]) -> Table {
             pooled.hosts.to_string().into(),
             change(pooled.ratio).into(),
             interval(pooled.ratio, pooled.low, pooled.high).into(),
-            Cell::new(text, tone),
+            TableCell::new(text, tone),
         ]);
     }
     table
@@ -292,11 +292,11 @@ spec:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
-    use pagewise_model::fleet::ClassKey;
+    use crate::style::TerminalStyle;
+    use pagewise_model::fleet::HostClassKey;
 
-    fn pooled(ratio: f64) -> Pooled {
-        Pooled {
+    fn pooled(ratio: f64) -> PooledEffect {
+        PooledEffect {
             hosts: 12,
             sessions: 12,
             ratio,
@@ -309,8 +309,8 @@ mod tests {
 
     #[test]
     fn classes_that_differ_stand_below_the_answer() {
-        let class = |value: &str, ratio, word| Class {
-            key: ClassKey::Processor,
+        let class = |value: &str, ratio, word| HostClass {
+            key: HostClassKey::Processor,
             value: value.into(),
             pooled: pooled(ratio),
             word,
@@ -328,14 +328,14 @@ mod tests {
             rejected_on: vec!["n7".into()],
             open_on: 2,
         };
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let text = fleet_page(&[arm]).text(&style);
         assert!(text.starts_with("differs by class: heap-huge (time)\n"), "{text}");
         for part in ["5.0% less on 12 hosts", "another", "reject", "on n7", "from 2 hosts"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        let often = Pooled { sessions: 40, ..pooled(0.95) };
+        let often = PooledEffect { sessions: 40, ..pooled(0.95) };
         assert!(mean(&often).starts_with("5.0% less on 12 hosts (40 sessions), 95%"));
     }
 

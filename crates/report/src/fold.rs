@@ -3,16 +3,18 @@
 
 use crate::code::{part_of, share};
 use crate::number::counted;
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::shell::quote;
-use crate::style::Tone;
-use crate::table::{Align, Table};
-use pagewise_model::fold::{Changes, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome};
-use pagewise_model::text::{Coverage, Segment, TextFile};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable};
+use pagewise_model::fold::{
+    FoldChanges, FoldReport, FoldedSegment, LinkAdvice, SegmentTail, TailOutcome,
+};
+use pagewise_model::text::{LoadSegment, TextCoverage, TextFile};
 use pagewise_model::{Bytes, PageSize};
 
 /// The copy in one sentence.
-pub(crate) fn headline(folded: &Folded) -> String {
+pub(crate) fn headline(folded: &FoldReport) -> String {
     let both = |file: &TextFile| part_of(file.warmed().sum(), file.size.sum());
     let (before, after) = (both(&folded.original), both(&folded.copy));
     if folded.changes.are_none() {
@@ -22,8 +24,8 @@ pub(crate) fn headline(folded: &Folded) -> String {
 }
 
 /// The copy as lines.
-pub(crate) fn fold_section(folded: &Folded, slot: PageSize) -> Document {
-    let mut page = Document::default();
+pub(crate) fn fold_section(folded: &FoldReport, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(written(folded));
     page.section(segments(&folded.changes));
     page.section(reached(folded));
@@ -35,14 +37,14 @@ pub(crate) fn fold_section(folded: &Folded, slot: PageSize) -> Document {
     page
 }
 
-fn written(folded: &Folded) -> Document {
-    let mut page = Document::default();
+fn written(folded: &FoldReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (copy, changes) = (&folded.copy.cache, &folded.changes);
-    page.single(&copy.path, 0, Tone::Strong);
-    page.single(&format!("a copy of {}", folded.original.cache.path), 2, Tone::Plain);
+    page.single(&copy.path, 0, TextTone::Strong);
+    page.single(&format!("a copy of {}", folded.original.cache.path), 2, TextTone::Plain);
     let text =
         format!("{} on {}, written in {}", copy.size_bytes, copy.file_system, folded.took_ns);
-    page.para(&text, 2, Tone::Plain);
+    page.para(&text, 2, TextTone::Plain);
     let headers = counted(changes.edited.len() as u64, "program header", "program headers");
     let edited = match changes.edited.first() {
         None => "no byte changed".to_owned(),
@@ -54,22 +56,26 @@ fn written(folded: &Folded) -> Document {
     let appended = changes.appended.map_or_else(String::new, |range| {
         format!("; appended {} of zeros at offset {:#x}", range.length_bytes, range.offset_bytes.0)
     });
-    page.para(&format!("{edited}{appended}"), 2, Tone::Plain);
+    page.para(&format!("{edited}{appended}"), 2, TextTone::Plain);
     if !folded.attributes.is_empty() {
-        page.para(&format!("attributes kept: {}", folded.attributes.join(", ")), 2, Tone::Plain);
+        page.para(
+            &format!("attributes kept: {}", folded.attributes.join(", ")),
+            2,
+            TextTone::Plain,
+        );
     }
     page
 }
 
 /// The loaded segments.
-fn segments(changes: &Changes) -> Document {
+fn segments(changes: &FoldChanges) -> ReportDocument {
     let columns = [
-        ("segment", Align::Left),
-        ("address", Align::Right),
-        ("size", Align::Decimal),
-        ("in the copy", Align::Left),
+        ("segment", ColumnAlignment::Left),
+        ("address", ColumnAlignment::Right),
+        ("size", ColumnAlignment::Decimal),
+        ("in the copy", ColumnAlignment::Left),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for segment in &changes.segments {
         table.row(vec![
             flags(&segment.before).into(),
@@ -78,15 +84,15 @@ fn segments(changes: &Changes) -> Document {
             now(segment).into(),
         ]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     for tail in &changes.tails {
-        page.para(&last_slot(tail), 2, Tone::Faint);
+        page.para(&last_slot(tail), 2, TextTone::Faint);
     }
     page
 }
 
-const fn flags(segment: &Segment) -> &'static str {
+const fn flags(segment: &LoadSegment) -> &'static str {
     match (segment.is_writable, segment.is_executable) {
         (false, false) => "r--",
         (false, true) => "r-x",
@@ -111,8 +117,8 @@ fn now(segment: &FoldedSegment) -> String {
     format!("{}, {}{aligned}", flags(after), after.file_bytes)
 }
 
-fn last_slot(tail: &Tail) -> String {
-    let Tail { address, tail_bytes, outcome } = tail;
+fn last_slot(tail: &SegmentTail) -> String {
+    let SegmentTail { address, tail_bytes, outcome } = tail;
     let slot = format!("the last huge page at {address:#x} has {tail_bytes}");
     match outcome {
         TailOutcome::Filled => format!("{slot}: filled"),
@@ -129,23 +135,27 @@ fn last_slot(tail: &Tail) -> String {
 }
 
 /// What is on huge pages after each file is warmed.
-fn reached(folded: &Folded) -> Document {
+fn reached(folded: &FoldReport) -> ReportDocument {
     let (original, copy) = (&folded.original, &folded.copy);
-    let columns = [("when warmed", Align::Left), ("file", Align::Left), ("copy", Align::Left)];
-    let mut table = Table::new(&columns);
-    let mut row = |name: &str, part: fn(&Coverage) -> Bytes| {
+    let columns = [
+        ("when warmed", ColumnAlignment::Left),
+        ("file", ColumnAlignment::Left),
+        ("copy", ColumnAlignment::Left),
+    ];
+    let mut table = ReportTable::new(&columns);
+    let mut row = |name: &str, part: fn(&TextCoverage) -> Bytes| {
         let of = |file: &TextFile| share(part(&file.warmed()), part(&file.size));
         table.row(vec![name.into(), of(original).into(), of(copy).into()]);
     };
     row("text", |coverage| coverage.text_bytes);
     row("read-only data", |coverage| coverage.read_only_bytes);
-    row("both", Coverage::sum);
+    row("both", TextCoverage::sum);
     table.into()
 }
 
 /// The cost, and what else to know.
-fn costs(folded: &Folded, slot: PageSize) -> Document {
-    let mut page = Document::default();
+fn costs(folded: &FoldReport, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let changes = &folded.changes;
     let mut costs = Vec::new();
     if changes.made_executable_bytes > Bytes(0) {
@@ -162,24 +172,24 @@ fn costs(folded: &Folded, slot: PageSize) -> Document {
         page.heading("what it costs, what to know");
     }
     for cost in &costs {
-        page.bullet(cost, Tone::Plain);
+        page.bullet(cost, TextTone::Plain);
     }
     for note in &folded.notes {
-        page.bullet(note, Tone::Warn);
+        page.bullet(note, TextTone::Warn);
     }
     page
 }
 
 /// How to get the same from a linker.
-fn link(folded: &Folded) -> Document {
-    let mut page = Document::default();
+fn link(folded: &FoldReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("the same or more by linking: with GNU ld, or with lld");
     page.exact(&folded.link.gnu);
     page.exact(&folded.link.lld);
     let asked = if folded.is_merged { "--merge --linker" } else { "--linker" };
     let text =
         format!("pagewise text fold {asked} prints a script that also fills the last huge pages");
-    page.para(&text, 2, Tone::Faint);
+    page.para(&text, 2, TextTone::Faint);
     page
 }
 

@@ -3,37 +3,39 @@
 use crate::bench;
 use crate::experiment::{effect_phrase, is_unproven, short_arm, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
-use crate::page::Document;
-use crate::style::Tone;
-use pagewise_model::body::Body;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::Diagnosis;
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Effect, Quantity, Verdict, Word};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
+use pagewise_model::trial::{ArmEffect, ArmVerdict, ComparedQuantity, VerdictWord};
 
 /// Start of the warning that says why a session ended before it had an outcome.
 pub const ENDED_EARLY: &str = "the session ended early: ";
 
 /// How a session ended, without its figures.
 #[must_use]
-pub fn outcome_line(outcome: &Outcome) -> String {
+pub fn outcome_line(outcome: &SessionOutcome) -> String {
     match outcome {
-        Outcome::Proven { keep } if keep.is_empty() => "proven, but the arm has no name".to_owned(),
-        Outcome::Proven { keep } => format!("keep {}", keep.join(", ")),
-        Outcome::Likely { arms } => format!("likely {}", arms.join(", ")),
-        Outcome::NoGain { above_share } => {
+        SessionOutcome::Proven { keep } if keep.is_empty() => {
+            "proven, but the arm has no name".to_owned()
+        }
+        SessionOutcome::Proven { keep } => format!("keep {}", keep.join(", ")),
+        SessionOutcome::Likely { arms } => format!("likely {}", arms.join(", ")),
+        SessionOutcome::NoGain { above_share } => {
             format!("no gain above {}", whole_percent(*above_share))
         }
-        Outcome::NothingKept => "tried, nothing worth keeping".to_owned(),
-        Outcome::NothingToGain { why } => format!("nothing to gain here: {why}"),
-        Outcome::AdviceOnly => "advice only, nothing tried".to_owned(),
-        Outcome::CannotTell { why } => format!("cannot tell: {why}"),
-        Outcome::Interrupted => "interrupted".to_owned(),
+        SessionOutcome::NothingKept => "tried, nothing worth keeping".to_owned(),
+        SessionOutcome::NothingToGain { why } => format!("nothing to gain here: {why}"),
+        SessionOutcome::AdviceOnly => "advice only, nothing tried".to_owned(),
+        SessionOutcome::CannotTell { why } => format!("cannot tell: {why}"),
+        SessionOutcome::Interrupted => "interrupted".to_owned(),
     }
 }
 
 /// The verdict on a run in one sentence.
 #[must_use]
-pub fn headline(run: &Run) -> String {
+pub fn headline(run: &SavedRun) -> String {
     match run.kind {
         RunKind::Doctor => doctor_headline(run),
         RunKind::Profile => profile_headline(run),
@@ -42,56 +44,56 @@ pub fn headline(run: &Run) -> String {
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
         RunKind::Cache | RunKind::Text | RunKind::Choose => match &run.body {
-            Some(Body::CacheRestore(restore)) => crate::cache_restore::headline(restore),
-            Some(Body::Cache(report)) => crate::cache::headline(report),
-            Some(Body::Text(report)) => crate::text_report::headline(report),
-            Some(Body::Choice(choice)) => crate::choice::headline(choice),
+            Some(RunBody::CacheRestore(restore)) => crate::cache_restore::headline(restore),
+            Some(RunBody::Cache(report)) => crate::cache::headline(report),
+            Some(RunBody::Text(report)) => crate::text_report::headline(report),
+            Some(RunBody::Choice(choice)) => crate::choice::headline(choice),
             _ => "nothing was examined".to_owned(),
         },
     }
 }
 
-fn doctor_headline(run: &Run) -> String {
+fn doctor_headline(run: &SavedRun) -> String {
     match &run.body {
-        Some(Body::Checkup(checkup)) => crate::doctor::summary(checkup),
+        Some(RunBody::Checkup(checkup)) => crate::doctor::summary(checkup),
         _ => "no check was made".to_owned(),
     }
 }
 
 /// The headline as lines of a report.
-pub(crate) fn headline_section(run: &Run) -> Document {
-    let mut page = Document::default();
+pub(crate) fn headline_section(run: &SavedRun) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let tone = match &run.outcome {
-        Some(Outcome::Proven { .. } | Outcome::Likely { .. }) => Tone::Good,
-        Some(Outcome::CannotTell { .. } | Outcome::Interrupted) => Tone::Warn,
-        _ => Tone::Strong,
+        Some(SessionOutcome::Proven { .. } | SessionOutcome::Likely { .. }) => TextTone::Good,
+        Some(SessionOutcome::CannotTell { .. } | SessionOutcome::Interrupted) => TextTone::Warn,
+        _ => TextTone::Strong,
     };
     page.para(&headline(run), 0, tone);
     page
 }
 
-fn bench_headline(run: &Run) -> String {
+fn bench_headline(run: &SavedRun) -> String {
     let nothing = || {
-        let is_early = matches!(run.outcome, Some(Outcome::Interrupted));
+        let is_early = matches!(run.outcome, Some(SessionOutcome::Interrupted));
         let when = if is_early { "interrupted before anything" } else { "nothing" };
         format!("{when} was measured")
     };
-    let is_decided = matches!(run.outcome, Some(Outcome::NothingToGain { .. }));
+    let is_decided = matches!(run.outcome, Some(SessionOutcome::NothingToGain { .. }));
     match &run.body {
-        Some(Body::Bench(bench)) => bench::headline(bench),
+        Some(RunBody::Bench(bench)) => bench::headline(bench),
         // About a program, not about a technique on this machine.
-        Some(Body::TextTrial(_)) => ab_headline(run),
+        Some(RunBody::TextTrial(_)) => ab_headline(run),
         _ if is_decided => ab_headline(run),
         _ => nothing(),
     }
 }
 
-fn profile_headline(run: &Run) -> String {
+fn profile_headline(run: &SavedRun) -> String {
     if let Some(memory) = &run.memory {
         return crate::memory_account::headline(memory);
     }
     match (&run.body, &run.diagnosis) {
-        (Some(Body::Profile(profile)), diagnosis) => {
+        (Some(RunBody::Profile(profile)), diagnosis) => {
             crate::profile::headline(profile, diagnosis.as_ref())
         }
         (_, Some(diagnosis)) => crate::profile::by_counts(diagnosis),
@@ -107,27 +109,27 @@ pub(crate) fn without(diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn verdicts(run: &Run) -> &[Verdict] {
+fn verdicts(run: &SavedRun) -> &[ArmVerdict] {
     run.experiment.as_ref().map_or(&[], |e| e.verdicts.as_slice())
 }
 
-fn quantity(run: &Run) -> Quantity {
-    run.experiment.as_ref().map_or(Quantity::Time, |experiment| experiment.design.quantity)
+fn quantity(run: &SavedRun) -> ComparedQuantity {
+    run.experiment.as_ref().map_or(ComparedQuantity::Time, |experiment| experiment.design.quantity)
 }
 
-fn tune_headline(run: &Run) -> String {
+fn tune_headline(run: &SavedRun) -> String {
     let quantity = quantity(run);
     let named = |arms: &[String]| {
         let first = arms.first()?;
         verdicts(run).iter().find(|v| v.arm == *first).map(|v| sentence(v, quantity))
     };
     match &run.outcome {
-        Some(outcome @ (Outcome::Proven { keep: arms } | Outcome::Likely { arms })) => {
-            named(arms).unwrap_or_else(|| outcome_line(outcome))
-        }
-        Some(outcome @ Outcome::NoGain { .. }) => {
+        Some(
+            outcome @ (SessionOutcome::Proven { keep: arms } | SessionOutcome::Likely { arms }),
+        ) => named(arms).unwrap_or_else(|| outcome_line(outcome)),
+        Some(outcome @ SessionOutcome::NoGain { .. }) => {
             let (untried, tried): (Vec<_>, Vec<_>) =
-                verdicts(run).iter().partition(|verdict| verdict.word == Word::NotTried);
+                verdicts(run).iter().partition(|verdict| verdict.word == VerdictWord::NotTried);
             let tried = counted(tried.len() as u64, "arm", "arms");
             let untried: Vec<String> = untried.iter().map(|v| short_arm(&v.arm)).collect();
             let line = match best(verdicts(run), quantity) {
@@ -142,9 +144,10 @@ fn tune_headline(run: &Run) -> String {
             };
             line + &untried + &rejection(verdicts(run))
         }
-        Some(Outcome::CannotTell { why }) => {
+        Some(SessionOutcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
-            let open = verdicts(run).iter().filter(|v| v.word == Word::CannotTell && !halted);
+            let open =
+                verdicts(run).iter().filter(|v| v.word == VerdictWord::CannotTell && !halted);
             match best_arm(open) {
                 Some((verdict, effect)) => format!(
                     "{}: {} has {} so far",
@@ -155,9 +158,9 @@ fn tune_headline(run: &Run) -> String {
                 None => format!("cannot tell: {why}"),
             }
         }
-        Some(Outcome::NothingKept) => nothing_kept(verdicts(run), quantity),
-        Some(Outcome::AdviceOnly) => advice(run),
-        Some(Outcome::Interrupted) => interrupted(run),
+        Some(SessionOutcome::NothingKept) => nothing_kept(verdicts(run), quantity),
+        Some(SessionOutcome::AdviceOnly) => advice(run),
+        Some(SessionOutcome::Interrupted) => interrupted(run),
         Some(outcome) => outcome_line(outcome),
         None => unfinished(run),
     }
@@ -165,24 +168,24 @@ fn tune_headline(run: &Run) -> String {
 
 /// The arm with the least time that was not refused, and that time.
 fn best<'a>(
-    verdicts: impl IntoIterator<Item = &'a Verdict>,
-    quantity: Quantity,
+    verdicts: impl IntoIterator<Item = &'a ArmVerdict>,
+    quantity: ComparedQuantity,
 ) -> Option<(String, String)> {
     let (verdict, effect) = best_arm(verdicts)?;
     Some((short_arm(&verdict.arm), effect_phrase(effect, quantity)))
 }
 
 fn best_arm<'a>(
-    verdicts: impl IntoIterator<Item = &'a Verdict>,
-) -> Option<(&'a Verdict, &'a Effect)> {
-    let ran = verdicts.into_iter().filter(|v| v.word != Word::Reject);
+    verdicts: impl IntoIterator<Item = &'a ArmVerdict>,
+) -> Option<(&'a ArmVerdict, &'a ArmEffect)> {
+    let ran = verdicts.into_iter().filter(|v| v.word != VerdictWord::Reject);
     let timed = ran.filter_map(|v| Some((v, v.effect.as_ref()?)));
     let timed = timed.filter(|(_, effect)| effect.is_measured());
     timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
 }
 
 /// Words for an open arm, one of `arms`.
-fn open_words(verdict: &Verdict, arms: usize) -> String {
+fn open_words(verdict: &ArmVerdict, arms: usize) -> String {
     match is_unproven(verdict) {
         true if arms > 1 => format!("not proven among {arms} arms"),
         true => "not proven".to_owned(),
@@ -191,13 +194,13 @@ fn open_words(verdict: &Verdict, arms: usize) -> String {
 }
 
 /// Why a session has no outcome, as it was reported.
-fn unfinished(run: &Run) -> String {
+fn unfinished(run: &SavedRun) -> String {
     let reported = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
     format!("unfinished: {}", reported.unwrap_or("no outcome was recorded"))
 }
 
 /// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.
-fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
+fn sentence(verdict: &ArmVerdict, quantity: ComparedQuantity) -> String {
     let (word, _) = short_word(verdict, quantity, false);
     let arm = short_arm(&verdict.arm);
     let Some(effect) = &verdict.effect else {
@@ -205,14 +208,14 @@ fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
     };
     let saved = effect_phrase(effect, quantity);
     let end = match (verdict.word, quantity) {
-        (Word::Likely, _) => format!(", {} sure", percent(effect.sure_share)),
-        (_, Quantity::Time) => format!(", {}", times_as_fast(effect.ratio)),
+        (VerdictWord::Likely, _) => format!(", {} sure", percent(effect.sure_share)),
+        (_, ComparedQuantity::Time) => format!(", {}", times_as_fast(effect.ratio)),
         _ => String::new(),
     };
     format!("{word} {arm}: {saved}{end}")
 }
 
-fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
+fn nothing_kept(verdicts: &[ArmVerdict], quantity: ComparedQuantity) -> String {
     let tried = counted(verdicts.len() as u64, "arm", "arms");
     let line = match best(verdicts, quantity) {
         Some((arm, time)) => {
@@ -224,16 +227,16 @@ fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
 }
 
 /// Why the arm with the largest gain was rejected, as the end of a sentence.
-fn rejection(verdicts: &[Verdict]) -> String {
-    let rejected = verdicts.iter().filter(|verdict| verdict.word == Word::Reject);
-    let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);
+fn rejection(verdicts: &[ArmVerdict]) -> String {
+    let rejected = verdicts.iter().filter(|verdict| verdict.word == VerdictWord::Reject);
+    let ratio = |verdict: &ArmVerdict| verdict.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);
     let most = rejected.min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     most.map_or_else(String::new, |arm| {
         format!("; {} is rejected: {}", short_arm(&arm.arm), arm.why)
     })
 }
 
-fn advice(run: &Run) -> String {
+fn advice(run: &SavedRun) -> String {
     let fitting: Vec<_> = run.candidates.iter().filter(|c| c.fits()).collect();
     let best = fitting.iter().max_by(|a, b| a.ceiling_share.total_cmp(&b.ceiling_share));
     match best {
@@ -247,10 +250,10 @@ fn advice(run: &Run) -> String {
     }
 }
 
-fn interrupted(run: &Run) -> String {
+fn interrupted(run: &SavedRun) -> String {
     let quantity = quantity(run);
-    let of = |word: Word| verdicts(run).iter().find(|v| v.word == word);
-    match of(Word::Keep).or_else(|| of(Word::Likely)) {
+    let of = |word: VerdictWord| verdicts(run).iter().find(|v| v.word == word);
+    match of(VerdictWord::Keep).or_else(|| of(VerdictWord::Likely)) {
         Some(verdict) => format!("interrupted, yet {}", sentence(verdict, quantity)),
         None => match best(verdicts(run), quantity) {
             Some((arm, time)) => format!("interrupted: {arm} has {time} so far"),
@@ -259,13 +262,13 @@ fn interrupted(run: &Run) -> String {
     }
 }
 
-fn ab_headline(run: &Run) -> String {
+fn ab_headline(run: &SavedRun) -> String {
     let all = verdicts(run);
     if all.is_empty() {
         return run.outcome.as_ref().map_or("no comparison".to_owned(), outcome_line);
     }
     let quantity = quantity(run);
-    let of = |verdict: &Verdict| {
+    let of = |verdict: &ArmVerdict| {
         let (word, _) = short_word(verdict, quantity, true);
         match &verdict.effect {
             Some(effect) if effect.is_measured() => {
@@ -274,7 +277,7 @@ fn ab_headline(run: &Run) -> String {
             _ => format!("{}: {word}: {}", verdict.arm, verdict.why),
         }
     };
-    let ratio = |one: &Verdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
+    let ratio = |one: &ArmVerdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
     let sentence = match all {
         [_, _, _, ..] => {
             let best = all.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
@@ -284,7 +287,7 @@ fn ab_headline(run: &Run) -> String {
         _ => all.iter().map(of).collect::<Vec<_>>().join("; "),
     };
     match &run.outcome {
-        Some(Outcome::Interrupted) => format!("interrupted; {sentence}"),
+        Some(SessionOutcome::Interrupted) => format!("interrupted; {sentence}"),
         _ => sentence,
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::headline::{headline, outcome_line};
 use crate::number::{change, date, interval};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::recheck::recheck_page;
 use crate::shell::command_line;
-use crate::style::{Style, Tone};
-use crate::table::{Align, Table};
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable};
 use pagewise_model::history::Trend;
-use pagewise_model::recheck::Recheck;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::recheck::GainRecheck;
+use pagewise_model::run::{RunKind, SavedRun};
 
 /// Largest number of sessions whose medians are drawn.
 const DRAWN: usize = 24;
@@ -39,7 +39,7 @@ pub struct RunHead {
 impl RunHead {
     /// The head of the run with this number.
     #[must_use]
-    pub fn new(number: usize, run: &Run) -> Self {
+    pub fn new(number: usize, run: &SavedRun) -> Self {
         Self {
             number,
             started_unix_ns: run.started_unix_ns,
@@ -70,16 +70,16 @@ pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
 
 /// Saved runs as a table, in the order given.
 #[must_use]
-pub fn history_table(heads: &[RunHead], style: &Style) -> String {
+pub fn history_table(heads: &[RunHead], style: &TerminalStyle) -> String {
     if heads.is_empty() {
         return "no saved runs\n".to_owned();
     }
-    let mut table = Table::new(&[
-        ("run", Align::Right),
-        ("started (UTC)", Align::Left),
-        ("kind", Align::Left),
-        ("command", Align::Text),
-        ("outcome", Align::Text),
+    let mut table = ReportTable::new(&[
+        ("run", ColumnAlignment::Right),
+        ("started (UTC)", ColumnAlignment::Left),
+        ("kind", ColumnAlignment::Left),
+        ("command", ColumnAlignment::Text),
+        ("outcome", ColumnAlignment::Text),
     ]);
     for head in heads {
         table.row(vec![
@@ -95,20 +95,20 @@ pub fn history_table(heads: &[RunHead], style: &Style) -> String {
 
 /// Programs with the course of their times, each with its machine.
 #[must_use]
-pub fn trend_table(trends: &[Trend], style: &Style) -> String {
+pub fn trend_table(trends: &[Trend], style: &TerminalStyle) -> String {
     if trends.is_empty() {
         return "no command has two sessions on one machine\n".to_owned();
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     for trend in trends {
         page.section(trend_section(trend, style.unicode));
     }
     page.text(style)
 }
 
-fn trend_section(trend: &Trend, unicode: bool) -> Document {
-    let mut page = Document::default();
-    page.single(&command_line(&trend.command), 0, Tone::Strong);
+fn trend_section(trend: &Trend, unicode: bool) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.single(&command_line(&trend.command), 0, TextTone::Strong);
     let (Some(first), Some(last)) = (trend.points.first(), trend.points.last()) else {
         return page;
     };
@@ -160,8 +160,8 @@ fn drawing(trend: &Trend, steps: &[char; 8]) -> String {
 
 /// Gains that were proven once and are lost; empty without any.
 #[must_use]
-pub fn lost_gains_page(lost: &[Recheck]) -> Document {
-    let mut page = Document::default();
+pub fn lost_gains_page(lost: &[GainRecheck]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for one in lost {
         page.blank();
         page.append(recheck_page(one));
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use pagewise_model::Nanos;
     use pagewise_model::history::TrendPoint;
-    use pagewise_model::trial::Ratio;
+    use pagewise_model::trial::TimeRatio;
 
     fn trend(ms: &[u64]) -> Trend {
         let point = |(n, ms): (usize, &u64)| TrendPoint {
@@ -188,7 +188,7 @@ mod tests {
             machine: "2 x none".to_owned(),
             is_service: false,
             points: ms.iter().enumerate().map(point).collect(),
-            change: Some(Ratio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 }),
+            change: Some(TimeRatio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 }),
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_trend_names_its_change_and_its_kernels() {
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let shown = trend_table(&[trend(&[100, 100, 200])], &style);
         for part in [
             "app\n",

@@ -2,15 +2,15 @@
 //! traced look gives counts.
 
 use crate::number::{count, counted, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::look::{
-    Look, ProcessSeen, Samples, SideEffect, TimedFaults, Traced, WalkCounts,
+    CpuSamples, LookFindings, SideEffect, TimedFaults, TracedLook, TracedProcess, WalkCounts,
 };
 use pagewise_model::machine::Machine;
-use pagewise_model::usage::{Usage, typical};
+use pagewise_model::usage::{ProgramUsage, typical};
 use pagewise_model::{Fact, Measured, Nanos};
 
 /// Largest number of processes and effects that are named; the rest is counted.
@@ -18,20 +18,20 @@ const LISTED: usize = 6;
 
 /// The machine in one paragraph.
 #[must_use]
-pub fn machine_line(machine: &Machine) -> Document {
-    let mut page = Document::default();
+pub fn machine_line(machine: &Machine) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let thp = match &machine.thp_enabled {
         Fact::Known(mode) => format!("huge pages: {mode}"),
         Fact::Missing(why) => format!("huge pages not known: {why}"),
     };
-    page.para(&format!("machine: {}, {thp}", machine.line()), 0, Tone::Faint);
+    page.para(&format!("machine: {}, {thp}", machine.line()), 0, TextTone::Faint);
     page
 }
 
 /// Findings of the look, with the figures of all plain runs.
 #[must_use]
-pub fn look_section(look: &Look, plain: &[Usage]) -> Document {
-    let mut page = Document::default();
+pub fn look_section(look: &LookFindings, plain: &[ProgramUsage]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("the unmodified program");
     if plain.is_empty() {
         page.item("time", "no plain run");
@@ -58,15 +58,15 @@ pub fn look_section(look: &Look, plain: &[Usage]) -> Document {
 }
 
 /// Median of one figure over runs, as text by `show`.
-pub(crate) fn median(runs: &[Usage], of: fn(&Usage) -> u64) -> Option<u64> {
+pub(crate) fn median(runs: &[ProgramUsage], of: fn(&ProgramUsage) -> u64) -> Option<u64> {
     typical(runs, of).map(|median| Nanos::from_f64(median).0)
 }
 
-fn median_time(runs: &[Usage], of: fn(&Usage) -> u64) -> String {
+fn median_time(runs: &[ProgramUsage], of: fn(&ProgramUsage) -> u64) -> String {
     median(runs, of).map_or_else(|| crate::number::UNKNOWN.to_owned(), |ns| Nanos(ns).to_string())
 }
 
-fn usage_items(runs: &[Usage], page: &mut Document) {
+fn usage_items(runs: &[ProgramUsage], page: &mut ReportDocument) {
     let walls: Vec<f64> = runs.iter().map(|u| u.wall_ns.0 as f64).collect();
     let spread = Measured::from_values(&walls).filter(|m| m.n > 1 && m.median > 0.0);
     let spread = spread.map_or(String::new(), |m| format!(" +- {}", percent(m.spread_share())));
@@ -101,11 +101,11 @@ fn usage_items(runs: &[Usage], page: &mut Document) {
     );
     page.item("data", &data_text(&runs[0]));
     if let Some(bad) = runs.iter().find(|u| !u.ended.success()) {
-        page.item_tone("end", &format!("{} in a plain run", bad.ended), Tone::Warn);
+        page.item_tone("end", &format!("{} in a plain run", bad.ended), TextTone::Warn);
     }
 }
 
-fn data_text(usage: &Usage) -> String {
+fn data_text(usage: &ProgramUsage) -> String {
     let side = |what: &str, bytes: Option<_>, calls: Option<u64>| match (bytes, calls) {
         (Some(bytes), Some(calls)) => {
             format!("{what} {bytes} in {}", counted(calls, "call", "calls"))
@@ -117,7 +117,7 @@ fn data_text(usage: &Usage) -> String {
     format!("{read}; {}", side("wrote", usage.written_bytes, usage.write_calls))
 }
 
-fn traced_items(traced: &Traced, page: &mut Document) {
+fn traced_items(traced: &TracedLook, page: &mut ReportDocument) {
     let images = counted(traced.processes.len() as u64, "program started", "programs started");
     page.item("processes", &format!("{images}, at most {} at once", traced.most_processes));
     page.append(process_table(&traced.processes));
@@ -128,7 +128,7 @@ fn traced_items(traced: &Traced, page: &mut Document) {
         page.item("pipes", &format!("{all}, the largest of {largest}; {inherited} inherited"));
     }
     if !traced.effects.is_empty() {
-        page.item_tone("outside", &effects_text(&traced.effects), Tone::Warn);
+        page.item_tone("outside", &effects_text(&traced.effects), TextTone::Warn);
     }
     match &traced.pattern {
         Fact::Known(p) => page.item(
@@ -159,27 +159,27 @@ fn effects_text(effects: &[SideEffect]) -> String {
     text
 }
 
-fn process_table(processes: &[ProcessSeen]) -> Document {
-    let mut table = Table::new(&[
-        ("program", Align::Name),
-        ("allocator", Align::Left),
-        ("threads", Align::Right),
-        ("peak", Align::Decimal),
-        ("huge", Align::Decimal),
-        ("faults", Align::Right),
+fn process_table(processes: &[TracedProcess]) -> ReportDocument {
+    let mut table = ReportTable::new(&[
+        ("program", ColumnAlignment::Name),
+        ("allocator", ColumnAlignment::Left),
+        ("threads", ColumnAlignment::Right),
+        ("peak", ColumnAlignment::Decimal),
+        ("huge", ColumnAlignment::Decimal),
+        ("faults", ColumnAlignment::Right),
     ]);
-    let mut by_peak: Vec<&ProcessSeen> = processes.iter().collect();
+    let mut by_peak: Vec<&TracedProcess> = processes.iter().collect();
     by_peak.sort_by_key(|p| std::cmp::Reverse(p.peak_rss_bytes));
     for process in by_peak.iter().take(LISTED) {
         let name = process.exe.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&process.exe);
         let mut under = Vec::new();
-        let mut cells: Vec<Cell> = vec![
+        let mut cells: Vec<TableCell> = vec![
             name.into(),
             process.allocator.to_string().into(),
             count(process.threads.into()).into(),
         ];
         if let Some(why) = &process.incomplete {
-            under.push(Paragraph::new(format!("memory not known: {why}"), 6, Tone::Warn));
+            under.push(Paragraph::new(format!("memory not known: {why}"), 6, TextTone::Warn));
         } else {
             cells.push(process.peak_rss_bytes.to_string().into());
             cells.push(process.anon_huge_bytes.to_string().into());
@@ -187,16 +187,16 @@ fn process_table(processes: &[ProcessSeen]) -> Document {
         }
         table.row_with(cells, under);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     if processes.len() > LISTED {
         let text = format!("and {} with smaller peaks", processes.len() - LISTED);
-        page.para(&text, 2, Tone::Faint);
+        page.para(&text, 2, TextTone::Faint);
     }
     page
 }
 
-fn sample_text(samples: &Samples) -> String {
+fn sample_text(samples: &CpuSamples) -> String {
     let total = samples.total();
     if total == 0 {
         return "none fell on the program: it used too little CPU time".to_owned();

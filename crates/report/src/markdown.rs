@@ -9,14 +9,14 @@ use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
 use crate::{experiment, service};
-use pagewise_model::diagnosis::{Basis, Diagnosis};
+use pagewise_model::diagnosis::{CostBasis, Diagnosis};
 use pagewise_model::memory_account::MemoryAccount;
-use pagewise_model::plan::Receipt;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::plan::RemedyReceipt;
+use pagewise_model::run::{RunKind, SavedRun};
 
 /// The run as markdown: verdict, command, costs, arms, receipt, notes.
 #[must_use]
-pub fn markdown(run: &Run) -> String {
+pub fn markdown(run: &SavedRun) -> String {
     let mut out = format!("**{}**\n\n", inline(&headline(run)));
     if !run.command.is_empty() {
         out.push_str(&fence(&[escape(&start_line(run))]));
@@ -93,15 +93,15 @@ fn memory(account: &MemoryAccount) -> String {
     out + "\n"
 }
 
-fn costs(diagnosis: &Diagnosis, run: &Run) -> String {
+fn costs(diagnosis: &Diagnosis, run: &SavedRun) -> String {
     let mut out = String::from("| page cost | share | time | how |\n|---|--:|--:|---|\n");
     for cost in &diagnosis.costs {
         let basis = match cost.basis {
-            Basis::CountsTimesPrice => "counted",
-            Basis::UpperBound => "at most, estimate",
-            Basis::Counters => "hardware counters",
-            Basis::Samples => "sampled",
-            Basis::Timed => "timed",
+            CostBasis::CountsTimesPrice => "counted",
+            CostBasis::UpperBound => "at most, estimate",
+            CostBasis::Counters => "hardware counters",
+            CostBasis::Samples => "sampled",
+            CostBasis::Timed => "timed",
         };
         let (kind, share) = (cost.kind.into_str(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
@@ -111,7 +111,7 @@ fn costs(diagnosis: &Diagnosis, run: &Run) -> String {
     out
 }
 
-fn receipt_part(receipt: &Receipt) -> String {
+fn receipt_part(receipt: &RemedyReceipt) -> String {
     let exact = |line: &String| line.split('\n').map(escape).collect::<Vec<_>>().join("\n");
     let mut out = String::new();
     let command: Vec<String> =

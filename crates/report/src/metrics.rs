@@ -2,9 +2,9 @@
 //!
 //! Writes at most [`MOST_SERIES`] series. Beyond that, processes lose their last rows first, then receipts.
 
-use pagewise_model::applied::Applied;
-use pagewise_model::recheck::{Recheck, Standing};
-use pagewise_model::top::{Top, TopProcess};
+use pagewise_model::applied::AppliedChange;
+use pagewise_model::recheck::{GainRecheck, GainStanding};
+use pagewise_model::top::{TopProcess, TopSample};
 
 /// Largest number of series in one file.
 pub const MOST_SERIES: usize = 200;
@@ -17,11 +17,11 @@ const OF_RECEIPT: usize = 4;
 
 /// The text being written.
 #[derive(Default)]
-struct Text {
+struct MetricsText {
     out: String,
 }
 
-impl Text {
+impl MetricsText {
     /// Adds a metric family with its samples; nothing without samples.
     fn family(&mut self, name: &str, kind: &str, help: &str, samples: &[(String, Option<f64>)]) {
         let known: Vec<String> = samples
@@ -47,10 +47,15 @@ fn label(text: &str) -> String {
 
 /// The sample as text. `now` is in seconds since 1970; `rechecks` are the results for applied gains.
 #[must_use]
-pub fn metrics(top: &Top, applied: &[Applied], rechecks: &[Recheck], now: u64) -> String {
+pub fn metrics(
+    top: &TopSample,
+    applied: &[AppliedChange],
+    rechecks: &[GainRecheck],
+    now: u64,
+) -> String {
     let receipts = applied.len().min((MOST_SERIES - OF_HOST) / 2 / OF_RECEIPT);
     let rows = top.rows.len().min((MOST_SERIES - OF_HOST - receipts * OF_RECEIPT) / OF_PROCESS);
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     host(&mut text, top, now);
     processes(&mut text, &top.rows[..rows]);
     // If there is too little room, the newest receipts stay.
@@ -58,7 +63,7 @@ pub fn metrics(top: &Top, applied: &[Applied], rechecks: &[Recheck], now: u64) -
     text.out
 }
 
-fn host(text: &mut Text, top: &Top, now: u64) {
+fn host(text: &mut MetricsText, top: &TopSample, now: u64) {
     let host = &top.host;
     let counts = &host.counts;
     let number = |n: Option<u64>| n.map(|n| n as f64);
@@ -97,7 +102,7 @@ fn host(text: &mut Text, top: &Top, now: u64) {
     }
 }
 
-fn processes(text: &mut Text, rows: &[TopProcess]) {
+fn processes(text: &mut MetricsText, rows: &[TopProcess]) {
     type Value = fn(&TopProcess) -> Option<f64>;
     let bytes: [(&str, &str, Value); OF_PROCESS] = [
         ("cpus", "CPU time per second.", |row| Some(row.cpus)),
@@ -118,8 +123,8 @@ fn processes(text: &mut Text, rows: &[TopProcess]) {
     }
 }
 
-fn receipts(text: &mut Text, applied: &[Applied], rechecks: &[Recheck]) {
-    type Value = fn(&Applied, Option<&Recheck>) -> Option<f64>;
+fn receipts(text: &mut MetricsText, applied: &[AppliedChange], rechecks: &[GainRecheck]) {
+    type Value = fn(&AppliedChange, Option<&GainRecheck>) -> Option<f64>;
     let families: [(&str, &str, Value); OF_RECEIPT] = [
         ("applied_timestamp_seconds", "When the receipt was applied.", |applied, _| {
             Some(applied.at_unix_ns as f64 / 1e9)
@@ -134,9 +139,9 @@ fn receipts(text: &mut Text, applied: &[Applied], rechecks: &[Recheck]) {
             "holds",
             "1 the gain holds, 0 it has vanished; absent where that is not known.",
             |_, again| match again?.standing {
-                Standing::Holds => Some(1.0),
-                Standing::Vanished => Some(0.0),
-                Standing::CannotTell => None,
+                GainStanding::Holds => Some(1.0),
+                GainStanding::Vanished => Some(0.0),
+                GainStanding::CannotTell => None,
             },
         ),
     ];
@@ -157,12 +162,12 @@ fn receipts(text: &mut Text, applied: &[Applied], rechecks: &[Recheck]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::applied::Change;
-    use pagewise_model::recheck::Gain;
+    use pagewise_model::applied::FileChange;
+    use pagewise_model::recheck::ArmGain;
     use pagewise_model::top::{HostCounts, TopHost};
     use pagewise_model::{Bytes, Nanos};
 
-    fn top(rows: usize) -> Top {
+    fn top(rows: usize) -> TopSample {
         let row = |pid: usize| TopProcess {
             pid: pid as i32,
             name: "a \"quoted\\name".into(),
@@ -185,7 +190,7 @@ mod tests {
             pressure_percent: Some(2.5),
             ..TopHost::default()
         };
-        Top {
+        TopSample {
             interval_ns: Nanos::secs(1),
             processes: 9,
             host,
@@ -194,8 +199,8 @@ mod tests {
         }
     }
 
-    fn applied(number: u32) -> Applied {
-        let change = Change {
+    fn applied(number: u32) -> AppliedChange {
+        let change = FileChange {
             run: format!("run-{number}"),
             arm: "place".into(),
             file: String::new(),
@@ -205,16 +210,22 @@ mod tests {
             next_after_undo: Vec::new(),
             warnings: Vec::new(),
         };
-        Applied { number, at_unix_ns: 5_000_000_000, change, before: None, directories: Vec::new() }
+        AppliedChange {
+            number,
+            at_unix_ns: 5_000_000_000,
+            change,
+            before: None,
+            directories: Vec::new(),
+        }
     }
 
-    fn recheck(run: &str, standing: Standing) -> Recheck {
-        Recheck {
+    fn recheck(run: &str, standing: GainStanding) -> GainRecheck {
+        GainRecheck {
             run: run.into(),
             command: Vec::new(),
             arm: "place".into(),
             then: None,
-            now: Some(Gain { ratio: 0.75, low: 0.7, high: 0.8 }),
+            now: Some(ArmGain { ratio: 0.75, low: 0.7, high: 0.8 }),
             standing,
             change: None,
             new_run: None,
@@ -225,9 +236,9 @@ mod tests {
 
     #[test]
     fn the_number_of_series_is_bounded() {
-        let all: Vec<Applied> = (1..=100).map(applied).collect();
-        let checks: Vec<Recheck> =
-            all.iter().map(|one| recheck(&one.change.run, Standing::Holds)).collect();
+        let all: Vec<AppliedChange> = (1..=100).map(applied).collect();
+        let checks: Vec<GainRecheck> =
+            all.iter().map(|one| recheck(&one.change.run, GainStanding::Holds)).collect();
         for (rows, receipts) in [(500, 0), (500, 3), (500, 100), (0, 100)] {
             let text = metrics(&top(rows), &all[..receipts], &checks, 7);
             let series = text.lines().filter(|line| !line.starts_with('#')).count();
@@ -237,7 +248,8 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_receipts_say_what_became_of_them() {
-        let checks = [recheck("run-1", Standing::Vanished), recheck("run-2", Standing::CannotTell)];
+        let checks =
+            [recheck("run-1", GainStanding::Vanished), recheck("run-2", GainStanding::CannotTell)];
         let text = metrics(&top(1), &[applied(1), applied(2)], &checks, 7);
         for line in [
             "pagewise_sample_timestamp_seconds 7\n",

@@ -1,28 +1,28 @@
 //! A document under construction: the only place where text becomes lines or markup.
 //!
-//! A report is built once, as blocks, and rendered as terminal text ([`Document::text`]) or as the body of a
-//! page ([`Document::html`]). Rendering escapes all content, wraps it to the width and then colours it. The
-//! only exception is [`Document::exact`], for lines to copy.
+//! A report is built once, as blocks, and rendered as terminal text ([`ReportDocument::text`]) or as the body of a
+//! page ([`ReportDocument::html`]). Rendering escapes all content, wraps it to the width and then colours it. The
+//! only exception is [`ReportDocument::exact`], for lines to copy.
 
 mod block;
 
-use crate::chart::{Picture, escape_markup, prose_markup, unescape_markup};
+use crate::chart::{SvgPicture, escape_markup, prose_markup, unescape_markup};
 use crate::number::{count, date};
 use crate::paragraph::{Paragraph, hang, line};
-use crate::style::{Style, Tone};
-use crate::table::Table;
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::ReportTable;
 use crate::text::{cells, escape, escape_for, is_hostile, shorten};
-use block::{Block, Fitted};
-use pagewise_model::run::Run;
+use block::{DocumentBlock, FittedPart};
+use pagewise_model::run::SavedRun;
 use std::rc::Rc;
 
-/// Width of the label column of [`Document::item`].
+/// Width of the label column of [`ReportDocument::item`].
 const LABEL: usize = 14;
 
 /// A report, built once and rendered as terminal text or as markup.
 #[derive(Debug, Clone, Default)]
-pub struct Document {
-    blocks: Vec<Block>,
+pub struct ReportDocument {
+    blocks: Vec<DocumentBlock>,
     /// Size of the parts in memory.
     bytes: usize,
     /// Number of parts that did not fit.
@@ -33,37 +33,37 @@ pub struct Document {
 /// Further parts are only counted.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 
-impl From<&str> for Document {
+impl From<&str> for ReportDocument {
     fn from(laid_out: &str) -> Self {
         let mut document = Self::default();
         if !laid_out.is_empty() {
-            document.push(Block::Transcript(laid_out.to_owned()));
+            document.push(DocumentBlock::Transcript(laid_out.to_owned()));
         }
         document
     }
 }
 
-impl From<&String> for Document {
+impl From<&String> for ReportDocument {
     fn from(laid_out: &String) -> Self {
         Self::from(laid_out.as_str())
     }
 }
 
-impl From<String> for Document {
+impl From<String> for ReportDocument {
     fn from(laid_out: String) -> Self {
         Self::from(laid_out.as_str())
     }
 }
 
-impl From<Table> for Document {
-    fn from(table: Table) -> Self {
+impl From<ReportTable> for ReportDocument {
+    fn from(table: ReportTable) -> Self {
         let mut document = Self::default();
         document.table(table);
         document
     }
 }
 
-impl Document {
+impl ReportDocument {
     /// Adds another document, or lines that this crate has laid out already.
     pub(crate) fn append(&mut self, other: impl Into<Self>) {
         let other = other.into();
@@ -71,7 +71,7 @@ impl Document {
         other.blocks.into_iter().for_each(|block| self.push(block));
     }
 
-    fn push(&mut self, block: Block) {
+    fn push(&mut self, block: DocumentBlock) {
         if self.bytes >= MOST_BYTES {
             self.left_out += 1;
             return;
@@ -81,12 +81,12 @@ impl Document {
     }
 
     /// The line about the parts that are left out; `None` if there are none.
-    fn rest(&self) -> Option<Block> {
+    fn rest(&self) -> Option<DocumentBlock> {
         let text = format!(
             "{} more lines and parts are left out: pagewise show --json RUN has all of them",
             count(self.left_out as u64)
         );
-        (self.left_out > 0).then(|| Block::Para(Paragraph::new(&text, 0, Tone::Plain)))
+        (self.left_out > 0).then(|| DocumentBlock::Para(Paragraph::new(&text, 0, TextTone::Plain)))
     }
 
     /// Adds another section after an empty line; nothing if it is empty.
@@ -101,80 +101,85 @@ impl Document {
     /// Whether a terminal shows any of it.
     fn has_text(&self) -> bool {
         self.blocks.iter().any(|block| match block {
-            Block::Blank | Block::Figure(_) | Block::Details { .. } => false,
-            Block::Para(paragraph) => !paragraph.text.is_empty(),
-            Block::Heading(text) => !text.is_empty(),
-            Block::Table(table) => !table.is_empty(),
+            DocumentBlock::Blank | DocumentBlock::Figure(_) | DocumentBlock::Details { .. } => {
+                false
+            }
+            DocumentBlock::Para(paragraph) => !paragraph.text.is_empty(),
+            DocumentBlock::Heading(text) => !text.is_empty(),
+            DocumentBlock::Table(table) => !table.is_empty(),
             _ => true,
         })
     }
 
     pub(crate) fn blank(&mut self) {
         if self.has_text() {
-            self.push(Block::Blank);
+            self.push(DocumentBlock::Blank);
         }
     }
 
     pub(crate) fn heading(&mut self, text: &str) {
-        self.push(Block::Heading(text.to_owned()));
+        self.push(DocumentBlock::Heading(text.to_owned()));
     }
 
     /// Adds an indented paragraph.
-    pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.push(Block::Para(Paragraph::new(text, indent, tone)));
+    pub(crate) fn para(&mut self, text: &str, indent: usize, tone: TextTone) {
+        self.push(DocumentBlock::Para(Paragraph::new(text, indent, tone)));
     }
 
     /// Adds a paragraph with a hanging indent.
     pub(crate) fn hanging(&mut self, text: &str, indent: usize) {
         let rest = indent + 4;
-        self.push(Block::Para(Paragraph { rest, ..Paragraph::new(text, indent, Tone::Plain) }));
+        self.push(DocumentBlock::Para(Paragraph {
+            rest,
+            ..Paragraph::new(text, indent, TextTone::Plain)
+        }));
     }
 
     /// A list entry.
-    pub(crate) fn bullet(&mut self, text: &str, tone: Tone) {
-        self.push(Block::Bullet { text: text.to_owned(), tone });
+    pub(crate) fn bullet(&mut self, text: &str, tone: TextTone) {
+        self.push(DocumentBlock::Bullet { text: text.to_owned(), tone });
     }
 
     /// Adds a label and text in a second column.
     pub(crate) fn item(&mut self, label: &str, text: &str) {
-        self.item_tone(label, text, Tone::Plain);
+        self.item_tone(label, text, TextTone::Plain);
     }
 
     /// As `item`, with a colour.
-    pub(crate) fn item_tone(&mut self, label: &str, text: &str, tone: Tone) {
-        self.push(Block::Item { label: label.to_owned(), text: text.to_owned(), tone });
+    pub(crate) fn item_tone(&mut self, label: &str, text: &str, tone: TextTone) {
+        self.push(DocumentBlock::Item { label: label.to_owned(), text: text.to_owned(), tone });
     }
 
     /// Adds one line, cut in the middle if it is too long: for command lines and paths.
-    pub(crate) fn single(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.push(Block::Single { text: text.to_owned(), indent, tone });
+    pub(crate) fn single(&mut self, text: &str, indent: usize, tone: TextTone) {
+        self.push(DocumentBlock::Single { text: text.to_owned(), indent, tone });
     }
 
     /// Adds a line to copy: never wrapped or cut. The output of [`crate::quote`] has no hostile characters
     /// except newlines inside quotes, which stay. Any others are spelled out, with a warning.
     pub(crate) fn exact(&mut self, text: &str) {
-        self.push(Block::Exact(text.to_owned()));
+        self.push(DocumentBlock::Exact(text.to_owned()));
     }
 
-    pub(crate) fn table(&mut self, table: Table) {
+    pub(crate) fn table(&mut self, table: ReportTable) {
         self.left_out += table.left_out();
-        self.push(Block::Table(table));
+        self.push(DocumentBlock::Table(table));
     }
 
     /// Adds the output of `make` for the width of the terminal; a page uses the largest width.
-    pub(crate) fn fitted(&mut self, make: impl Fn(&Style) -> Self + 'static) {
-        self.push(Block::Fitted(Fitted(Rc::new(make))));
+    pub(crate) fn fitted(&mut self, make: impl Fn(&TerminalStyle) -> Self + 'static) {
+        self.push(DocumentBlock::Fitted(FittedPart(Rc::new(make))));
     }
 
     /// Adds a drawing; shown only on pages.
-    pub(crate) fn figure(&mut self, picture: Picture) {
-        self.push(Block::Figure(picture));
+    pub(crate) fn figure(&mut self, picture: SvgPicture) {
+        self.push(DocumentBlock::Figure(picture));
     }
 
     /// Adds details under a title that opens them; shown only on pages.
     pub(crate) fn details(&mut self, title: &str, inside: Self) {
         self.left_out += inside.left_out;
-        self.push(Block::Details { title: title.to_owned(), inside });
+        self.push(DocumentBlock::Details { title: title.to_owned(), inside });
     }
 
     /// The drawings in order, with their titles.
@@ -182,15 +187,17 @@ impl Document {
         let mut all = Vec::new();
         for block in &self.blocks {
             match block {
-                Block::Figure(Picture { wide, .. }) => {
+                DocumentBlock::Figure(SvgPicture { wide, .. }) => {
                     let title = wide
                         .split_once("<title>")
                         .and_then(|(_, rest)| rest.split_once("</title>"));
                     let title = title.map_or("", |(title, _)| title);
                     all.push((unescape_markup(title), wide.clone()));
                 }
-                Block::Details { inside, .. } => all.extend(inside.drawings()),
-                Block::Fitted(Fitted(make)) => all.extend(make(&Style::default()).drawings()),
+                DocumentBlock::Details { inside, .. } => all.extend(inside.drawings()),
+                DocumentBlock::Fitted(FittedPart(make)) => {
+                    all.extend(make(&TerminalStyle::default()).drawings())
+                }
                 _ => {}
             }
         }
@@ -199,8 +206,8 @@ impl Document {
 
     /// The document as lines for a terminal.
     #[must_use]
-    pub fn text(&self, style: &Style) -> String {
-        let mut lines = Lines { style, out: String::new() };
+    pub fn text(&self, style: &TerminalStyle) -> String {
+        let mut lines = TerminalText { style, out: String::new() };
         self.blocks.iter().chain(&self.rest()).for_each(|block| lines.block(block));
         lines.out
     }
@@ -208,9 +215,9 @@ impl Document {
     /// The document as markup: the body of a page.
     pub(crate) fn html(&self) -> String {
         let mut out = String::new();
-        let mut open = Around::Nothing;
+        let mut open = BlockWrapper::Nothing;
         for block in self.blocks.iter().chain(&self.rest()) {
-            let around = Around::block(block);
+            let around = BlockWrapper::block(block);
             if around != open {
                 out.push_str(open.end());
                 out.push_str(around.begin());
@@ -225,18 +232,18 @@ impl Document {
 
 /// The element around adjacent blocks of the same kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Around {
+enum BlockWrapper {
     Nothing,
     List,
     /// Lines to copy, with one button for all.
     Exact,
 }
 
-impl Around {
-    const fn block(block: &Block) -> Self {
+impl BlockWrapper {
+    const fn block(block: &DocumentBlock) -> Self {
         match block {
-            Block::Bullet { .. } => Self::List,
-            Block::Exact(_) => Self::Exact,
+            DocumentBlock::Bullet { .. } => Self::List,
+            DocumentBlock::Exact(_) => Self::Exact,
             _ => Self::Nothing,
         }
     }
@@ -256,32 +263,32 @@ impl Around {
     }
 }
 
-fn markup(block: &Block) -> String {
-    let class = |tone: &Tone| tone.into_str();
+fn markup(block: &DocumentBlock) -> String {
+    let class = |tone: &TextTone| tone.into_str();
     match block {
-        Block::Blank => String::new(),
-        Block::Heading(text) => format!("<h2>{}</h2>\n", prose_markup(text)),
-        Block::Para(paragraph) => paragraph.html(),
-        Block::Bullet { text, tone } => {
+        DocumentBlock::Blank => String::new(),
+        DocumentBlock::Heading(text) => format!("<h2>{}</h2>\n", prose_markup(text)),
+        DocumentBlock::Para(paragraph) => paragraph.html(),
+        DocumentBlock::Bullet { text, tone } => {
             format!("<li class=\"{}\">{}</li>\n", class(tone), prose_markup(text))
         }
-        Block::Item { label, text, tone } => format!(
+        DocumentBlock::Item { label, text, tone } => format!(
             "<p><b class=\"{}\">{}</b>: {}</p>\n",
             class(tone),
             prose_markup(label),
             prose_markup(text)
         ),
-        Block::Single { text, tone, .. } => {
+        DocumentBlock::Single { text, tone, .. } => {
             format!("<p class=\"{}\"><code>{}</code></p>\n", class(tone), escape_markup(text))
         }
-        Block::Exact(text) => markup_lines(text) + "\n",
-        Block::Transcript(text) => format!("<pre>{}</pre>\n", markup_lines(text)),
-        Block::Table(table) => table.html(),
-        Block::Fitted(Fitted(make)) => make(&Style::default()).html(),
-        Block::Figure(Picture { wide, narrow }) => {
+        DocumentBlock::Exact(text) => markup_lines(text) + "\n",
+        DocumentBlock::Transcript(text) => format!("<pre>{}</pre>\n", markup_lines(text)),
+        DocumentBlock::Table(table) => table.html(),
+        DocumentBlock::Fitted(FittedPart(make)) => make(&TerminalStyle::default()).html(),
+        DocumentBlock::Figure(SvgPicture { wide, narrow }) => {
             format!("<figure tabindex=\"0\">{wide}{narrow}</figure>\n")
         }
-        Block::Details { title, inside } => format!(
+        DocumentBlock::Details { title, inside } => format!(
             "<details><summary>{}</summary>\n{}</details>\n",
             escape_markup(title),
             inside.html()
@@ -295,37 +302,39 @@ fn markup_lines(text: &str) -> String {
 }
 
 /// The lines of terminal text so far.
-struct Lines<'a> {
-    style: &'a Style,
+struct TerminalText<'a> {
+    style: &'a TerminalStyle,
     out: String,
 }
 
-impl Lines<'_> {
-    fn block(&mut self, block: &Block) {
+impl TerminalText<'_> {
+    fn block(&mut self, block: &DocumentBlock) {
         match block {
-            Block::Blank => self.out.push('\n'),
-            Block::Heading(text) => self.hang("", 0, text, Tone::Strong),
-            Block::Para(paragraph) => {
+            DocumentBlock::Blank => self.out.push('\n'),
+            DocumentBlock::Heading(text) => self.hang("", 0, text, TextTone::Strong),
+            DocumentBlock::Para(paragraph) => {
                 self.out.push_str(&paragraph.lines(self.style));
             }
-            Block::Bullet { text, tone } => self.hang("  - ", 4, text, *tone),
-            Block::Item { label, text, tone } => {
+            DocumentBlock::Bullet { text, tone } => self.hang("  - ", 4, text, *tone),
+            DocumentBlock::Item { label, text, tone } => {
                 let unicode = self.style.unicode;
                 let label = shorten(&escape_for(label, unicode), LABEL - 2, unicode);
                 let pad = " ".repeat(LABEL.saturating_sub(cells(&label)));
                 self.hang(&format!("  {label}{pad}"), LABEL + 2, text, *tone);
             }
-            Block::Single { text, indent, tone } => {
+            DocumentBlock::Single { text, indent, tone } => {
                 let escaped = escape_for(text, self.style.unicode);
                 let width = self.style.columns().saturating_sub(*indent);
                 let text = shorten(&escaped, width, self.style.unicode);
                 self.push(&" ".repeat(*indent), &text, *tone);
             }
-            Block::Exact(text) => self.exact(text),
-            Block::Table(table) => self.out.push_str(&table.clone().render(self.style)),
-            Block::Transcript(text) => self.out.push_str(text),
-            Block::Fitted(Fitted(make)) => self.out.push_str(&make(self.style).text(self.style)),
-            Block::Figure(_) | Block::Details { .. } => {}
+            DocumentBlock::Exact(text) => self.exact(text),
+            DocumentBlock::Table(table) => self.out.push_str(&table.clone().render(self.style)),
+            DocumentBlock::Transcript(text) => self.out.push_str(text),
+            DocumentBlock::Fitted(FittedPart(make)) => {
+                self.out.push_str(&make(self.style).text(self.style))
+            }
+            DocumentBlock::Figure(_) | DocumentBlock::Details { .. } => {}
         }
     }
 
@@ -335,20 +344,20 @@ impl Lines<'_> {
             // The part after a quoted newline belongs to the same word: it must not be indented.
             let indent = if i == 0 { "    " } else { "" };
             let row = if hostile { escape(row) } else { row.to_owned() };
-            self.push(indent, &row, Tone::Good);
+            self.push(indent, &row, TextTone::Good);
         }
         if hostile {
             let text =
                 "the line above contains control characters, shown as escapes: do not copy it";
-            self.hang("", 4, text, Tone::Warn);
+            self.hang("", 4, text, TextTone::Warn);
         }
     }
 
-    fn hang(&mut self, first: &str, indent: usize, text: &str, tone: Tone) {
+    fn hang(&mut self, first: &str, indent: usize, text: &str, tone: TextTone) {
         self.out.push_str(&hang(self.style, first, indent, text, tone));
     }
 
-    fn push(&mut self, lead: &str, text: &str, tone: Tone) {
+    fn push(&mut self, lead: &str, text: &str, tone: TextTone) {
         self.out.push_str(&line(self.style, lead, text, tone));
     }
 }
@@ -365,7 +374,7 @@ const SCRIPT: &str = include_str!("page.js");
 const SCRIPT_HASH: &str = "Xq58JC/RFkfzpLamf2qECvBE71qT8D3zFNZqin9x7b4=";
 
 /// The page up to its title and the machine of `run`.
-pub(crate) fn head(title: &str, run: &Run) -> String {
+pub(crate) fn head(title: &str, run: &SavedRun) -> String {
     let (title, shown) = (escape_markup(title), prose_markup(title));
     let machine = run.machine.as_ref().map_or_else(String::new, |m| escape_markup(&m.line()));
     format!(
@@ -380,7 +389,7 @@ pub(crate) fn head(title: &str, run: &Run) -> String {
 }
 
 /// The end of the page.
-pub(crate) fn foot(run: &Run) -> String {
+pub(crate) fn foot(run: &SavedRun) -> String {
     format!(
         "<p class=\"faint\">pagewise {}, {} UTC, took {}</p>\n</main>\n<script>\n{SCRIPT}</script>\n\
          </body>\n</html>\n",
@@ -396,11 +405,11 @@ mod tests {
     use base64::Engine;
     use sha2::{Digest, Sha256};
 
-    const NARROW: Style = Style { colour: false, width: 40, unicode: true };
+    const NARROW: TerminalStyle = TerminalStyle { colour: false, width: 40, unicode: true };
 
     #[test]
     fn items_hang_under_their_text() {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.item("budget", "sixty seconds for all of the experiments");
         assert_eq!(
             page.text(&NARROW),
@@ -410,18 +419,18 @@ mod tests {
 
     #[test]
     fn exact_lines_are_never_cut_nor_wrapped() {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         let line = "pagewise run --with heap-huge -- ./a-program with 'many words' --and=options";
         page.exact(line);
         assert_eq!(page.text(&NARROW), format!("    {line}\n"));
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.exact("run 'a\n'");
         assert_eq!(page.text(&NARROW), "    run 'a\n'\n");
     }
 
     #[test]
     fn exact_lines_that_would_deceive_are_spelled_out() {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.exact("run \x1b[2J");
         let text = page.text(&NARROW);
         assert!(text.starts_with("    run \\x1b[2J\n"), "{text}");
@@ -430,10 +439,10 @@ mod tests {
 
     #[test]
     fn lines_to_be_copied_stand_together_and_the_script_is_the_one_allowed() {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.exact("[Service]");
         page.exact("A=<b>");
-        page.para("and", 0, Tone::Plain);
+        page.para("and", 0, TextTone::Plain);
         let html = page.html();
         assert!(
             html.starts_with("<pre class=\"exact\">[Service]\nA=&lt;b&gt;\n</pre>\n"),
@@ -446,14 +455,14 @@ mod tests {
 
     #[test]
     fn a_page_is_bounded_and_says_what_it_lacks() {
-        let (mut page, line) = (Document::default(), "x".repeat(60));
-        let mut table = Table::new(&[("", crate::table::Align::Left)]);
+        let (mut page, line) = (ReportDocument::default(), "x".repeat(60));
+        let mut table = ReportTable::new(&[("", crate::table::ColumnAlignment::Left)]);
         for _ in 0..200_000 {
             table.row(vec![line.as_str().into()]);
         }
         page.table(table);
         for _ in 0..200_000 {
-            page.para(&line, 2, Tone::Plain);
+            page.para(&line, 2, TextTone::Plain);
         }
         for shown in [page.text(&NARROW), page.html()] {
             assert!(shown.len() < 2 * MOST_BYTES, "{}", shown.len());
@@ -464,7 +473,7 @@ mod tests {
 
     #[test]
     fn sections_are_set_apart_once() {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.section("a\n");
         page.section("");
         page.section("b\n");

@@ -1,7 +1,7 @@
 //! A paragraph: wrapped to the width of a terminal, or one element of a page.
 
 use crate::chart::prose_markup;
-use crate::style::{Style, Tone};
+use crate::style::{TerminalStyle, TextTone};
 use crate::text::{escape_for, wrap};
 
 /// Text with the indentation of its first line and of the others.
@@ -10,17 +10,17 @@ pub(crate) struct Paragraph {
     pub(crate) text: String,
     pub(crate) indent: usize,
     pub(crate) rest: usize,
-    pub(crate) tone: Tone,
+    pub(crate) tone: TextTone,
 }
 
 impl Paragraph {
     /// A paragraph, all of it indented.
-    pub(crate) fn new(text: impl Into<String>, indent: usize, tone: Tone) -> Self {
+    pub(crate) fn new(text: impl Into<String>, indent: usize, tone: TextTone) -> Self {
         Self { text: text.into(), indent, rest: indent, tone }
     }
 
     /// Its lines for a terminal.
-    pub(crate) fn lines(&self, style: &Style) -> String {
+    pub(crate) fn lines(&self, style: &TerminalStyle) -> String {
         let first = if self.indent == self.rest { String::new() } else { " ".repeat(self.indent) };
         hang(style, &first, self.rest, &self.text, self.tone)
     }
@@ -36,7 +36,13 @@ impl Paragraph {
 }
 
 /// Lines of `text`. The first follows `first`; the others are indented, as is the first if `first` is empty.
-pub(crate) fn hang(style: &Style, first: &str, indent: usize, text: &str, tone: Tone) -> String {
+pub(crate) fn hang(
+    style: &TerminalStyle,
+    first: &str,
+    indent: usize,
+    text: &str,
+    tone: TextTone,
+) -> String {
     let escaped = escape_for(text, style.unicode);
     if escaped.is_empty() && first.is_empty() {
         return String::new();
@@ -51,7 +57,7 @@ pub(crate) fn hang(style: &Style, first: &str, indent: usize, text: &str, tone: 
 }
 
 /// One line, coloured after its indentation.
-pub(crate) fn line(style: &Style, lead: &str, text: &str, tone: Tone) -> String {
+pub(crate) fn line(style: &TerminalStyle, lead: &str, text: &str, tone: TextTone) -> String {
     match text {
         "" => format!("{}\n", lead.trim_end()),
         text => format!("{lead}{}\n", style.paint(text, tone)),

@@ -4,15 +4,16 @@
 //!
 //! Shares are of all samples; in a graph, of its bucket.
 
-use crate::chart::{Flame, Picture};
+use crate::chart::{FlameNode, SvgPicture};
 use crate::number::{count, counted, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis, PageCost};
 use pagewise_model::profile::{
-    Bucket, Clock, Compared, FollowedProcess, GraphLine, Profile, Sorted, What, Why,
+    CallGraphLine, ComparedTime, FollowedProcess, ProfileActivity, ProfileBucket, ProfileReason,
+    ProfileReport, SamplingClock, SortedSamples,
 };
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ const RARE: &str = "(rare)";
 const DEEPEST: usize = 24;
 
 /// The cost of page work in one sentence: by samples if there are any, else by counts and prices.
-pub(crate) fn headline(profile: &Profile, diagnosis: Option<&Diagnosis>) -> String {
+pub(crate) fn headline(profile: &ProfileReport, diagnosis: Option<&Diagnosis>) -> String {
     let measured = match (&profile.sorted, diagnosis) {
         (Fact::Known(sorted), _) if sorted.samples > 0 => by_samples(sorted),
         (_, Some(diagnosis)) => by_counts(diagnosis),
@@ -47,13 +48,13 @@ pub(crate) fn headline(profile: &Profile, diagnosis: Option<&Diagnosis>) -> Stri
         (Fact::Missing(why), None) => format!("no samples: {why}"),
     };
     let bounds = diagnosis.into_iter().flat_map(bounds);
-    let bound = |cost: &Cost| {
+    let bound = |cost: &PageCost| {
         format!("; {} up to {}, not measured", cost.kind.into_str(), percent(cost.time_share))
     };
     measured + &bounds.map(bound).collect::<String>()
 }
 
-fn by_samples(sorted: &Sorted) -> String {
+fn by_samples(sorted: &SortedSamples) -> String {
     let cpu = Nanos(sorted.samples.saturating_mul(sorted.period_ns.0));
     let of_pages = sums(sorted, |bucket| is_page_work(bucket).then(|| bucket.why.clone()));
     let of_pages = of_pages.iter().filter_map(|(why, samples)| Some((why.as_ref()?, *samples)));
@@ -79,15 +80,15 @@ pub(crate) fn by_counts(diagnosis: &Diagnosis) -> String {
 }
 
 /// Costs that are only upper bounds of CPU time.
-fn bounds(diagnosis: &Diagnosis) -> impl Iterator<Item = &Cost> {
+fn bounds(diagnosis: &Diagnosis) -> impl Iterator<Item = &PageCost> {
     let of_cpu = diagnosis.costs.iter().filter(|cost| cost.kind != CostKind::Wakeups);
-    of_cpu.filter(|cost| cost.basis == Basis::UpperBound && cost.time_share >= LEAST_SHARE)
+    of_cpu.filter(|cost| cost.basis == CostBasis::UpperBound && cost.time_share >= LEAST_SHARE)
 }
 
 /// Costs of CPU time that were counted, timed or sampled.
-fn measured(diagnosis: &Diagnosis) -> impl Iterator<Item = &Cost> {
+fn measured(diagnosis: &Diagnosis) -> impl Iterator<Item = &PageCost> {
     let of_cpu = diagnosis.costs.iter().filter(|cost| cost.kind != CostKind::Wakeups);
-    of_cpu.filter(|cost| cost.basis != Basis::UpperBound)
+    of_cpu.filter(|cost| cost.basis != CostBasis::UpperBound)
 }
 
 fn counted_share(diagnosis: &Diagnosis) -> f64 {
@@ -95,7 +96,7 @@ fn counted_share(diagnosis: &Diagnosis) -> f64 {
 }
 
 /// The share (0..1) of CPU time that page work takes.
-pub(crate) fn page_share(profile: &Profile, diagnosis: Option<&Diagnosis>) -> f64 {
+pub(crate) fn page_share(profile: &ProfileReport, diagnosis: Option<&Diagnosis>) -> f64 {
     match &profile.sorted {
         Fact::Known(sorted) if sorted.samples > 0 => {
             let of_pages = sorted.buckets.iter().filter(|bucket| is_page_work(bucket));
@@ -112,28 +113,33 @@ pub(crate) fn has_page_work(page_share: f64, diagnosis: Option<&Diagnosis>) -> b
 }
 
 /// Faults, mappings, copies: work on pages, and not on files or processes.
-const fn is_page_work(bucket: &Bucket) -> bool {
+const fn is_page_work(bucket: &ProfileBucket) -> bool {
     matches!(
         bucket.what,
-        What::Copy
-            | What::Zeroing
-            | What::FaultEntry
-            | What::Mapping
-            | What::Unmapping
-            | What::TlbFlush
-            | What::Pinning
-            | What::Reclaim
-            | What::Compaction
-            | What::SwapIn
+        ProfileActivity::Copy
+            | ProfileActivity::Zeroing
+            | ProfileActivity::FaultEntry
+            | ProfileActivity::Mapping
+            | ProfileActivity::Unmapping
+            | ProfileActivity::TlbFlush
+            | ProfileActivity::Pinning
+            | ProfileActivity::Reclaim
+            | ProfileActivity::Compaction
+            | ProfileActivity::SwapIn
     ) || matches!(
         bucket.why,
-        Why::Pipe | Why::FileFault | Why::AnonFault | Why::CowFault | Why::Fault | Why::MapCall
+        ProfileReason::Pipe
+            | ProfileReason::FileFault
+            | ProfileReason::AnonFault
+            | ProfileReason::CowFault
+            | ProfileReason::Fault
+            | ProfileReason::MapCall
     )
 }
 
 /// The call graphs of all buckets in one picture. Callees that are too rare to list have no name.
-fn flame_graph(sorted: &Sorted) -> Picture {
-    let mut root = Flame::root(sorted.samples);
+fn flame_graph(sorted: &SortedSamples) -> SvgPicture {
+    let mut root = FlameNode::root(sorted.samples);
     for bucket in &sorted.buckets {
         // The path from the root to the next line, by depth.
         let mut path: Vec<&str> = Vec::new();
@@ -153,18 +159,18 @@ fn flame_graph(sorted: &Sorted) -> Picture {
     root.draw("CPU time by callers", &subtitle, &amount)
 }
 
-fn title(bucket: &Bucket) -> String {
+fn title(bucket: &ProfileBucket) -> String {
     match bucket.why {
-        Why::Own => bucket.what.label().to_owned(),
-        Why::Unknown => format!("{}, {}", bucket.what.label(), bucket.why.label()),
+        ProfileReason::Own => bucket.what.label().to_owned(),
+        ProfileReason::Unknown => format!("{}, {}", bucket.what.label(), bucket.why.label()),
         _ => format!("{} for {}", bucket.what.label(), bucket.why.label()),
     }
 }
 
 /// The buckets.
 #[must_use]
-pub fn profile_section(profile: &Profile) -> Document {
-    let mut page = Document::default();
+pub fn profile_section(profile: &ProfileReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     match &profile.sorted {
         Fact::Known(sorted) => {
             page.heading(&heading(sorted));
@@ -178,7 +184,7 @@ pub fn profile_section(profile: &Profile) -> Document {
         }
         Fact::Missing(why) => {
             page.heading("where CPU time went");
-            page.item_tone("buckets", &format!("none by samples: {why}"), Tone::Warn);
+            page.item_tone("buckets", &format!("none by samples: {why}"), TextTone::Warn);
         }
     }
     if !profile.unseen.is_empty() {
@@ -186,14 +192,14 @@ pub fn profile_section(profile: &Profile) -> Document {
         page.item("no figure", &format!("without samples for {}", names.join(", ")));
     }
     for compared in profile.compared.iter().filter(|compared| is_worth_showing(compared, profile)) {
-        let tone = if compared.differ { Tone::Warn } else { Tone::Plain };
+        let tone = if compared.differ { TextTone::Warn } else { TextTone::Plain };
         page.item_tone("two ways", &comparison(compared), tone);
     }
     notes(profile, &mut page);
     page
 }
 
-fn heading(sorted: &Sorted) -> String {
+fn heading(sorted: &SortedSamples) -> String {
     let samples = counted(sorted.samples, "sample", "samples");
     let kernel = percent(share(sorted.kernel_samples, sorted.samples));
     let each = sorted.period_ns;
@@ -205,7 +211,10 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Samples by one key, the largest first.
-pub(crate) fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(K, u64)> {
+pub(crate) fn sums<K: Ord>(
+    sorted: &SortedSamples,
+    key: impl Fn(&ProfileBucket) -> K,
+) -> Vec<(K, u64)> {
     let mut sums: BTreeMap<K, u64> = BTreeMap::new();
     for bucket in &sorted.buckets {
         *sums.entry(key(bucket)).or_default() += bucket.samples;
@@ -215,26 +224,32 @@ pub(crate) fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(
     all
 }
 
-fn bucket_table(sorted: &Sorted) -> Document {
-    let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
-    let mut table = Table::new(&columns.map(|align| ("", align)));
+fn bucket_table(sorted: &SortedSamples) -> ReportDocument {
+    let columns = [
+        ColumnAlignment::Name,
+        ColumnAlignment::Left,
+        ColumnAlignment::Decimal,
+        ColumnAlignment::Decimal,
+    ];
+    let mut table = ReportTable::new(&columns.map(|align| ("", align)));
     let mut listed = sums(sorted, |bucket| bucket.what);
-    let is_worth = |(_, samples): &(What, u64)| share(*samples, sorted.samples) >= LEAST_SHARE;
+    let is_worth =
+        |(_, samples): &(ProfileActivity, u64)| share(*samples, sorted.samples) >= LEAST_SHARE;
     // The largest come first.
     let small = listed.split_off(listed.partition_point(is_worth));
     for (what, samples) in listed {
         let part = share(samples, sorted.samples);
         let time = Nanos(samples.saturating_mul(sorted.period_ns.0));
-        let cells: Vec<Cell> = vec![
+        let cells: Vec<TableCell> = vec![
             what.label().into(),
-            Cell::bar(part),
+            TableCell::bar(part),
             percent(part).into(),
             time.to_string().into(),
         ];
-        let under = Paragraph::new(reasons(sorted, what), 6, Tone::Faint);
+        let under = Paragraph::new(reasons(sorted, what), 6, TextTone::Faint);
         table.row_with(cells, vec![under]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     if !small.is_empty() {
         let names: Vec<String> = small
@@ -243,29 +258,31 @@ fn bucket_table(sorted: &Sorted) -> Document {
                 format!("{} {}", what.label(), percent(share(*samples, sorted.samples)))
             })
             .collect();
-        page.para(&format!("and {}", names.join(", ")), 2, Tone::Faint);
+        page.para(&format!("and {}", names.join(", ")), 2, TextTone::Faint);
     }
     page
 }
 
 /// The purposes of `what`; empty if they add nothing to its name.
-fn reasons(sorted: &Sorted, what: What) -> String {
+fn reasons(sorted: &SortedSamples, what: ProfileActivity) -> String {
     let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
-    let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
-    let one = |bucket: &Bucket| format!("{} {}", bucket.why.label(), percent(bucket.time_share));
+    let worth = of_what
+        .filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != ProfileReason::Own);
+    let one =
+        |bucket: &ProfileBucket| format!("{} {}", bucket.why.label(), percent(bucket.time_share));
     worth.map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn purposes(sorted: &Sorted) -> String {
+fn purposes(sorted: &SortedSamples) -> String {
     let all = sums(sorted, |bucket| bucket.why.clone());
     let worth = all.iter().filter(|(_, samples)| share(*samples, sorted.samples) >= LEAST_SHARE);
-    let one = |(why, samples): &(Why, u64)| {
+    let one = |(why, samples): &(ProfileReason, u64)| {
         format!("{} {}", why.label(), percent(share(*samples, sorted.samples)))
     };
     worth.map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn unclassified_items(sorted: &Sorted, page: &mut Document) {
+fn unclassified_items(sorted: &SortedSamples, page: &mut ReportDocument) {
     if sorted.unclassified.is_empty() {
         return;
     }
@@ -288,19 +305,19 @@ fn stack_text(symbols: &[String]) -> String {
 }
 
 /// Whether one of the two values is large enough to show.
-fn is_worth_showing(compared: &Compared, profile: &Profile) -> bool {
+fn is_worth_showing(compared: &ComparedTime, profile: &ProfileReport) -> bool {
     let all = profile.sorted.known().map_or(0, |s| s.samples.saturating_mul(s.period_ns.0));
     let larger = compared.counted_ns.max(compared.sampled_ns);
     share(larger.0, all) >= LEAST_SHARE
 }
 
-fn comparison(compared: &Compared) -> String {
-    let Compared { name, counted_ns, sampled_ns, differ } = compared;
+fn comparison(compared: &ComparedTime) -> String {
+    let ComparedTime { name, counted_ns, sampled_ns, differ } = compared;
     let word = if *differ { ": they disagree" } else { "" };
     format!("{name}: {counted_ns} by counts and prices, {sampled_ns} by samples{word}")
 }
 
-fn notes(profile: &Profile, page: &mut Document) {
+fn notes(profile: &ProfileReport, page: &mut ReportDocument) {
     if let Some(course) = &profile.course {
         page.item("process", &course_text(course));
     }
@@ -308,7 +325,7 @@ fn notes(profile: &Profile, page: &mut Document) {
         page.item("clock", &clock_text(&sorted.clock));
     }
     for (label, text) in doubts(profile) {
-        page.item_tone(label, &text, Tone::Warn);
+        page.item_tone(label, &text, TextTone::Warn);
     }
     match &profile.dead_rules {
         Fact::Known(dead) if dead.is_empty() => {}
@@ -317,7 +334,7 @@ fn notes(profile: &Profile, page: &mut Document) {
                 dead.iter().map(|rule| format!("{} ({})", rule.name, rule.kernels)).collect();
             let rules = counted(dead.len() as u64, "rule matches", "rules match");
             let text = format!("{rules} no function of this kernel: {}", names.join(", "));
-            page.item_tone("rules", &text, Tone::Warn);
+            page.item_tone("rules", &text, TextTone::Warn);
         }
         Fact::Missing(why) => {
             page.item("rules", &format!("not checked against this kernel: {why}"))
@@ -326,7 +343,7 @@ fn notes(profile: &Profile, page: &mut Document) {
 }
 
 /// What the figures leave out, or what disturbed them, each with a label.
-pub(crate) fn doubts(profile: &Profile) -> Vec<(&'static str, String)> {
+pub(crate) fn doubts(profile: &ProfileReport) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     if let Some(unseen) = profile.course.as_ref().map(|course| course.unseen_children)
         && unseen > 0
@@ -361,13 +378,13 @@ pub(crate) fn doubts(profile: &Profile) -> Vec<(&'static str, String)> {
     found
 }
 
-fn clock_text(clock: &Clock) -> String {
+fn clock_text(clock: &SamplingClock) -> String {
     match clock {
-        Clock::Cpus => {
+        SamplingClock::Cpus => {
             "of each CPU, without the samples of other programs: exec and exit count in full"
                 .to_owned()
         }
-        Clock::Tasks { why } => {
+        SamplingClock::Tasks { why } => {
             format!("of each process and thread, which misses part of exec and exit; {why}")
         }
     }
@@ -401,21 +418,21 @@ fn course_text(course: &FollowedProcess) -> String {
 
 /// The call graphs of the buckets selected by `wanted`: "all", a what, a why, or "what/why".
 #[must_use]
-pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
-    let mut page = Document::default();
+pub fn graph_section(profile: &ProfileReport, wanted: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let Fact::Known(sorted) = &profile.sorted else { return page };
-    let is_wanted = |bucket: &&Bucket| match wanted {
+    let is_wanted = |bucket: &&ProfileBucket| match wanted {
         ALL => bucket.time_share >= LEAST_SHARE,
         wanted => wanted.split('/').all(|name| has_name(bucket, name)),
     };
-    let shown: Vec<&Bucket> = sorted.buckets.iter().filter(is_wanted).collect();
+    let shown: Vec<&ProfileBucket> = sorted.buckets.iter().filter(is_wanted).collect();
     if shown.is_empty() {
         let names: Vec<String> = sorted.buckets.iter().map(name).collect();
         let text = format!("no samples in {wanted}; buckets with samples: {}", names.join(", "));
-        page.para(&text, 0, Tone::Warn);
+        page.para(&text, 0, TextTone::Warn);
     }
     for bucket in shown {
-        let mut graph = Document::default();
+        let mut graph = ReportDocument::default();
         let share = percent(bucket.time_share);
         graph.heading(&format!("{}: {} ({share} of CPU time)", name(bucket), title(bucket)));
         graph_lines(bucket, &mut graph);
@@ -425,17 +442,17 @@ pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
 }
 
 /// The name that selects a bucket.
-fn name(bucket: &Bucket) -> String {
+fn name(bucket: &ProfileBucket) -> String {
     format!("{}/{}", bucket.what.into_str(), bucket.why.name())
 }
 
-fn has_name(bucket: &Bucket, name: &str) -> bool {
+fn has_name(bucket: &ProfileBucket, name: &str) -> bool {
     let same = |own: &str| own == name || own.replace('-', "_") == name;
     same(bucket.what.into_str()) || same(bucket.why.name())
 }
 
 /// Adds each line with its chain of only callees: a chain is one line.
-fn graph_lines(bucket: &Bucket, page: &mut Document) {
+fn graph_lines(bucket: &ProfileBucket, page: &mut ReportDocument) {
     let lines = &bucket.graph;
     // For each caller of the next line: how many callers were merged into another line.
     let mut joined: Vec<usize> = Vec::new();
@@ -457,7 +474,7 @@ fn graph_lines(bucket: &Bucket, page: &mut Document) {
 }
 
 /// Whether the line after `at` is its only callee, and `at` has no samples of its own.
-fn continues(lines: &[GraphLine], at: usize) -> bool {
+fn continues(lines: &[CallGraphLine], at: usize) -> bool {
     match (lines.get(at), lines.get(at + 1)) {
         (Some(caller), Some(callee)) => {
             callee.depth == caller.depth + 1
@@ -468,8 +485,8 @@ fn continues(lines: &[GraphLine], at: usize) -> bool {
     }
 }
 
-fn chain(lines: &[GraphLine]) -> String {
-    let name = |line: &GraphLine| match line.folded {
+fn chain(lines: &[CallGraphLine]) -> String {
+    let name = |line: &CallGraphLine| match line.folded {
         0 => line.name.clone(),
         n => counted(n, "more callee", "more callees"),
     };

@@ -1,16 +1,16 @@
 //! How to keep a gain and how to undo it, and whether the output stayed the same.
 
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::Nanos;
-use pagewise_model::plan::Receipt;
-use pagewise_model::run::{Outcome, OutputCheck, Run};
-use pagewise_model::trial::Word;
+use pagewise_model::plan::RemedyReceipt;
+use pagewise_model::run::{OutputCheck, SavedRun, SessionOutcome};
+use pagewise_model::trial::VerdictWord;
 
 /// The receipt. Its lines are exact at any width, so that they can be copied.
 #[must_use]
-pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
-    let mut page = Document::default();
+pub fn receipt_section(receipt: &RemedyReceipt, is_proven: bool) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if !receipt.command.is_empty() {
         page.heading(if is_proven { "to keep it" } else { "to use it (likely, not proven)" });
         page.exact(&receipt.command);
@@ -25,18 +25,18 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
     if !receipt.notes.is_empty() {
         page.heading("what it costs, what to know");
         for note in &receipt.notes {
-            page.bullet(note, Tone::Plain);
+            page.bullet(note, TextTone::Plain);
         }
     }
     if !receipt.undo.is_empty() {
         page.heading("to go back");
-        page.para(&receipt.undo, 4, Tone::Plain);
+        page.para(&receipt.undo, 4, TextTone::Plain);
     }
     page
 }
 
 /// Adds lines to copy under a heading; nothing without lines.
-pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) {
+pub(crate) fn exact_lines(page: &mut ReportDocument, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
         page.heading(heading);
         for line in lines {
@@ -47,8 +47,8 @@ pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) 
 
 /// The command that continues a session with an open question.
 #[must_use]
-pub fn continue_section(run: &Run) -> Document {
-    let mut page = Document::default();
+pub fn continue_section(run: &SavedRun) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if let Some(line) = continue_line(run) {
         page.heading("to settle it");
         page.exact(&line);
@@ -57,37 +57,42 @@ pub fn continue_section(run: &Run) -> Document {
 }
 
 /// The command as a line; `None` if the question is settled.
-pub(crate) fn continue_line(run: &Run) -> Option<String> {
+pub(crate) fn continue_line(run: &SavedRun) -> Option<String> {
     let is_open = matches!(
         run.outcome,
-        Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
+        Some(
+            SessionOutcome::Likely { .. }
+                | SessionOutcome::CannotTell { .. }
+                | SessionOutcome::Interrupted
+        )
     );
     let can_continue = run.can_continue() && !run.id.is_empty();
     let experiment = run
         .experiment
         .as_ref()
         .filter(|e| is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty())?;
-    let settled = |word: Word| {
+    let settled = |word: VerdictWord| {
         let of_word = experiment.verdicts.iter().filter(move |verdict| verdict.word == word);
         of_word.filter_map(|verdict| verdict.settled_by_ns).min()
     };
-    let known = settled(Word::Likely)
-        .or_else(|| settled(Word::CannotTell))
-        .or_else(|| settled(Word::NotTried));
+    let known = settled(VerdictWord::Likely)
+        .or_else(|| settled(VerdictWord::CannotTell))
+        .or_else(|| settled(VerdictWord::NotTried));
     let seconds = known.unwrap_or(experiment.design.budget_ns).0.div_ceil(Nanos::secs(1).0);
     Some(format!("pagewise tune --continue {} --budget {seconds}s", run.id))
 }
 
 /// The output of each arm compared with a plain run.
 #[must_use]
-pub fn output_section(checks: &[OutputCheck]) -> Document {
-    let mut page = Document::default();
+pub fn output_section(checks: &[OutputCheck]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if checks.is_empty() {
         return page;
     }
     page.heading("output compared with a plain run");
     for check in checks {
-        let (word, tone) = if check.equal { ("equal", Tone::Good) } else { ("DIFFERS", Tone::Bad) };
+        let (word, tone) =
+            if check.equal { ("equal", TextTone::Good) } else { ("DIFFERS", TextTone::Bad) };
         let notes: String = check.notes.iter().map(|n| format!("; {n}")).collect();
         page.item_tone(&check.arm, &format!("{word}{notes}"), tone);
     }

@@ -13,20 +13,20 @@ use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
 use crate::headline::{headline, headline_section};
-use crate::page::{Document, foot, head};
+use crate::page::{ReportDocument, foot, head};
 use crate::service::{service_csv, service_section};
 use crate::shell::{session_line, start_line};
-use crate::style::{Style, Tone};
+use crate::style::{TerminalStyle, TextTone};
 use crate::text_report::text_section;
 use crate::tradeoff::tradeoff_section;
 use crate::{
     continue_section, diagnosis_section, look_section, machine_line, memory_section,
     output_section, profile_section, receipt_section, text_trial_section,
 };
-use pagewise_model::body::Body;
-use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::{Point, Quantity};
-use pagewise_model::usage::Usage;
+use pagewise_model::body::RunBody;
+use pagewise_model::run::{OutputCheck, RunKind, SavedRun, SessionOutcome};
+use pagewise_model::trial::{ArmRun, ComparedQuantity};
+use pagewise_model::usage::ProgramUsage;
 
 /// Columns of the CSV of a run.
 const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,peak_rss_bytes,\
@@ -35,14 +35,14 @@ read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,ma
 
 /// The report of a run; on one screen if it would be longer and its kind has a short form.
 #[must_use]
-pub fn render(run: &Run, style: &Style) -> String {
+pub fn render(run: &SavedRun, style: &TerminalStyle) -> String {
     brief(run, style).unwrap_or_else(|| render_whole(run, style))
 }
 
 /// The whole report of a run. An empty id means that the run is not saved: the report leaves out how to show
 /// it again.
 #[must_use]
-pub fn render_whole(run: &Run, style: &Style) -> String {
+pub fn render_whole(run: &SavedRun, style: &TerminalStyle) -> String {
     let mut page = headline_section(run);
     add_body(run, &mut page);
     page.section(notes_section(run));
@@ -51,16 +51,16 @@ pub fn render_whole(run: &Run, style: &Style) -> String {
 
 /// The run as one page without external resources.
 #[must_use]
-pub fn html(run: &Run) -> String {
+pub fn html(run: &SavedRun) -> String {
     page(run, shown(run))
 }
 
 /// The content of its page, except for the headline and how it was measured.
-fn shown(run: &Run) -> Document {
+fn shown(run: &SavedRun) -> ReportDocument {
     match bench::in_run(run) {
         Some(bench) => bench::document(bench, &caption(run)),
         None => {
-            let mut page = Document::default();
+            let mut page = ReportDocument::default();
             add_body(run, &mut page);
             page
         }
@@ -69,39 +69,39 @@ fn shown(run: &Run) -> Document {
 
 /// The pictures on the page of a run, with their titles: each a separate SVG.
 #[must_use]
-pub fn pictures(run: &Run) -> Vec<(String, String)> {
+pub fn pictures(run: &SavedRun) -> Vec<(String, String)> {
     shown(run).drawings()
 }
 
 /// A page of `run` that shows `body`.
-pub(crate) fn page(run: &Run, body: Document) -> String {
+pub(crate) fn page(run: &SavedRun, body: ReportDocument) -> String {
     page_titled(&headline(run), run, body)
 }
 
 /// A page with another title than the headline of the run.
-pub(crate) fn page_titled(title: &str, run: &Run, mut body: Document) -> String {
+pub(crate) fn page_titled(title: &str, run: &SavedRun, mut body: ReportDocument) -> String {
     body.section(measured_section(run));
     head(title, run) + &body.html() + &foot(run)
 }
 
 /// How the run was made, for its page.
-fn measured_section(run: &Run) -> Document {
-    let mut page = Document::default();
+fn measured_section(run: &SavedRun) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("how it was measured");
     if !run.command.is_empty() {
         page.exact(&session_line(run));
     }
     for sentence in bench::in_run(run).into_iter().flat_map(bench::protocol) {
-        page.para(&sentence, 0, Tone::Plain);
+        page.para(&sentence, 0, TextTone::Plain);
     }
     for warning in &run.warnings {
-        page.para(warning, 0, Tone::Warn);
+        page.para(warning, 0, TextTone::Warn);
     }
     page
 }
 
 /// Adds the content of a run, except for headline and notes.
-fn add_body(run: &Run, page: &mut Document) {
+fn add_body(run: &SavedRun, page: &mut ReportDocument) {
     match run.kind {
         RunKind::Faults => faulted(run, page),
         RunKind::Doctor | RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page),
@@ -112,20 +112,20 @@ fn add_body(run: &Run, page: &mut Document) {
 }
 
 /// The state of the machine, of files and processes, and the conclusions.
-fn looked_at(run: &Run, page: &mut Document) {
+fn looked_at(run: &SavedRun, page: &mut ReportDocument) {
     match &run.body {
-        Some(Body::Checkup(checkup)) => page.append(doctor_section(checkup)),
-        Some(Body::Cache(report)) => page.section(cache_section(report)),
-        Some(Body::CacheRestore(restore)) => page.section(cache_restore_section(restore)),
-        Some(Body::Text(report)) => page.section(text_section(report)),
-        Some(Body::Choice(choice)) => page.section(choice_section(choice)),
+        Some(RunBody::Checkup(checkup)) => page.append(doctor_section(checkup)),
+        Some(RunBody::Cache(report)) => page.section(cache_section(report)),
+        Some(RunBody::CacheRestore(restore)) => page.section(cache_restore_section(restore)),
+        Some(RunBody::Text(report)) => page.section(text_section(report)),
+        Some(RunBody::Choice(choice)) => page.section(choice_section(choice)),
         _ => {}
     }
 }
 
-fn faulted(run: &Run, page: &mut Document) {
-    page.single(&start_line(run), 2, Tone::Faint);
-    if let Some(Body::Faults(report)) = &run.body {
+fn faulted(run: &SavedRun, page: &mut ReportDocument) {
+    page.single(&start_line(run), 2, TextTone::Faint);
+    if let Some(RunBody::Faults(report)) = &run.body {
         page.section(faults_section(report));
     }
     if let Some(machine) = &run.machine {
@@ -133,13 +133,13 @@ fn faulted(run: &Run, page: &mut Document) {
     }
 }
 
-fn examined(run: &Run, page: &mut Document) {
+fn examined(run: &SavedRun, page: &mut ReportDocument) {
     if !run.command.is_empty() {
-        page.single(&start_line(run), 2, Tone::Faint);
+        page.single(&start_line(run), 2, TextTone::Faint);
     }
     match &run.body {
-        Some(Body::Bench(bench)) => page.section(bench::document(bench, &caption(run))),
-        Some(Body::Profile(profile)) => page.section(profile_section(profile)),
+        Some(RunBody::Bench(bench)) => page.section(bench::document(bench, &caption(run))),
+        Some(RunBody::Profile(profile)) => page.section(profile_section(profile)),
         _ => {}
     }
     if let Some(memory) = &run.memory {
@@ -148,7 +148,7 @@ fn examined(run: &Run, page: &mut Document) {
     if let Some(diagnosis) = &run.diagnosis {
         page.section(diagnosis_section(diagnosis, whole(run), proven_share(run)));
     }
-    if let Some(Body::TextTrial(trial)) = &run.body {
+    if let Some(RunBody::TextTrial(trial)) = &run.body {
         page.section(text_trial_section(trial, run.experiment.as_ref()));
     }
     if let (Some(service), Some(experiment)) = (&run.service, &run.experiment) {
@@ -156,11 +156,11 @@ fn examined(run: &Run, page: &mut Document) {
     } else if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(tried_section(experiment, ab));
-        if experiment.design.quantity == Quantity::Memory {
+        if experiment.design.quantity == ComparedQuantity::Memory {
             page.section(tradeoff_section(experiment));
         }
     }
-    if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
+    if matches!(run.outcome, Some(SessionOutcome::AdviceOnly)) {
         page.section(candidates_section(&run.candidates));
     } else {
         page.section(untried_section(run));
@@ -170,7 +170,7 @@ fn examined(run: &Run, page: &mut Document) {
     let checks: Vec<OutputCheck> = run.output_checks.iter().filter(is_shown).cloned().collect();
     page.section(output_section(&checks));
     if let Some(receipt) = &run.receipt {
-        let is_proven = !matches!(run.outcome, Some(Outcome::Likely { .. }));
+        let is_proven = !matches!(run.outcome, Some(SessionOutcome::Likely { .. }));
         page.section(receipt_section(receipt, is_proven));
     }
     page.section(continue_section(run));
@@ -183,26 +183,26 @@ fn examined(run: &Run, page: &mut Document) {
 }
 
 /// What the ceiling of page costs is a share of.
-pub(crate) const fn whole(run: &Run) -> &'static str {
+pub(crate) const fn whole(run: &SavedRun) -> &'static str {
     if run.service.is_some() { "its CPU time" } else { "wall time" }
 }
 
-fn notes_section(run: &Run) -> Document {
-    let mut page = Document::default();
+fn notes_section(run: &SavedRun) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if !run.warnings.is_empty() {
         page.heading("notes");
     }
     for warning in &run.warnings {
-        page.bullet(warning, Tone::Warn);
+        page.bullet(warning, TextTone::Warn);
     }
     if !run.environment.is_empty() {
         let pairs = run.environment.iter().map(|(name, value)| format!("{name}={value}"));
-        page.para(&format!("with {}", pairs.collect::<Vec<_>>().join(" ")), 0, Tone::Faint);
+        page.para(&format!("with {}", pairs.collect::<Vec<_>>().join(" ")), 0, TextTone::Faint);
     }
     if !run.id.is_empty() {
         let text =
             format!("took {}; saved; to see it again: pagewise show {}", run.took_ns, run.id);
-        page.para(&text, 0, Tone::Faint);
+        page.para(&text, 0, TextTone::Faint);
     }
     page
 }
@@ -210,7 +210,7 @@ fn notes_section(run: &Run) -> Document {
 /// All timed points of a run as CSV: the plain runs of the look, and the blocks of the race; or the repeats,
 /// mappings or processes of a bench. `dropped` holds the reason why a block does not count.
 #[must_use]
-pub fn csv(run: &Run) -> String {
+pub fn csv(run: &SavedRun) -> String {
     if let Some(bench) = bench::in_run(run) {
         return bench::csv(bench);
     }
@@ -238,7 +238,7 @@ pub fn csv(run: &Run) -> String {
     out
 }
 
-fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
+fn push(out: &mut String, lead: [&str; 5], u: &ProgramUsage, point: Option<&ArmRun>) {
     let mut fields: Vec<String> = lead.iter().map(|text| field(text)).collect();
     let counts = [
         u.wall_ns.0,

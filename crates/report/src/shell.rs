@@ -7,7 +7,7 @@
 
 use crate::history::kind_label;
 use crate::text::is_hostile;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::fmt::Write as _;
 
 /// Words with a special meaning in the position of a command name.
@@ -57,14 +57,14 @@ pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
 
 /// The command line of a run's program, with its input.
 #[must_use]
-pub fn start_line(run: &Run) -> String {
+pub fn start_line(run: &SavedRun) -> String {
     let input = run.input.as_ref().map_or(String::new(), |file| format!(" < {}", quote(file)));
     command_line(&run.command) + &input
 }
 
 /// The command line that started the session of a run, for typing it again. Runs of older versions lack the
 /// options.
-pub(crate) fn session_line(run: &Run) -> String {
+pub(crate) fn session_line(run: &SavedRun) -> String {
     let kind = kind_label(run.kind);
     match (run.asked.as_slice(), run.asked_service()) {
         ([], Some(service)) => {

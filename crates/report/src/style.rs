@@ -9,7 +9,7 @@ const WIDEST_TABLE: usize = 160;
 
 /// The capabilities of the caller's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
+pub struct TerminalStyle {
     /// Emit colour sequences.
     pub colour: bool,
     /// Available columns; clamped to 30..80, for tables to 30..160.
@@ -18,13 +18,13 @@ pub struct Style {
     pub unicode: bool,
 }
 
-impl Default for Style {
+impl Default for TerminalStyle {
     fn default() -> Self {
         Self { colour: false, width: WIDEST, unicode: true }
     }
 }
 
-impl Style {
+impl TerminalStyle {
     /// The columns that a layout uses.
     pub(crate) fn columns(&self) -> usize {
         self.width.clamp(NARROWEST, WIDEST)
@@ -36,7 +36,7 @@ impl Style {
     }
 
     /// `text`, already laid out, in the colour of `tone`.
-    pub(crate) fn paint(&self, text: &str, tone: Tone) -> String {
+    pub(crate) fn paint(&self, text: &str, tone: TextTone) -> String {
         match tone.code() {
             Some(code) if self.colour && !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
             _ => text.to_owned(),
@@ -47,7 +47,7 @@ impl Style {
 /// The meaning of a colour; its text is the CSS class on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     Plain,
     Strong,
     Faint,
@@ -56,7 +56,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-impl Tone {
+impl TextTone {
     const fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -75,18 +75,18 @@ mod tests {
 
     #[test]
     fn colour_only_when_asked() {
-        let plain = Style::default();
-        let colour = Style { colour: true, ..plain };
-        assert_eq!(plain.paint("x", Tone::Bad), "x");
-        assert_eq!(colour.paint("x", Tone::Bad), "\x1b[31mx\x1b[0m");
-        assert_eq!(colour.paint("x", Tone::Plain), "x");
+        let plain = TerminalStyle::default();
+        let colour = TerminalStyle { colour: true, ..plain };
+        assert_eq!(plain.paint("x", TextTone::Bad), "x");
+        assert_eq!(colour.paint("x", TextTone::Bad), "\x1b[31mx\x1b[0m");
+        assert_eq!(colour.paint("x", TextTone::Plain), "x");
     }
 
     #[test]
     fn width_stays_in_bounds() {
-        assert_eq!(Style { width: 0, ..Style::default() }.columns(), 30);
-        assert_eq!(Style { width: 60, ..Style::default() }.columns(), 60);
-        let wide = Style { width: 300, ..Style::default() };
+        assert_eq!(TerminalStyle { width: 0, ..TerminalStyle::default() }.columns(), 30);
+        assert_eq!(TerminalStyle { width: 60, ..TerminalStyle::default() }.columns(), 60);
+        let wide = TerminalStyle { width: 300, ..TerminalStyle::default() };
         assert_eq!((wide.columns(), wide.table_columns()), (80, 160));
     }
 }

@@ -10,9 +10,9 @@ use std::fmt::{self, Write};
 const LONGEST: usize = 2000;
 
 /// A text of at most [`LONGEST`] bytes.
-struct Short(String);
+struct ShortText(String);
 
-impl Write for Short {
+impl Write for ShortText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > LONGEST {
             return Err(fmt::Error);
@@ -30,7 +30,7 @@ pub(crate) fn readable(name: &str) -> Cow<'_, str> {
 }
 
 fn rust(name: &str) -> Option<String> {
-    let mut text = Short(String::new());
+    let mut text = ShortText(String::new());
     write!(text, "{:#}", rustc_demangle::try_demangle(name).ok()?).ok()?;
     Some(text.0)
 }
@@ -38,7 +38,7 @@ fn rust(name: &str) -> Option<String> {
 fn cpp(name: &str) -> Option<String> {
     let symbol = cpp_demangle::BorrowedSymbol::new(name.as_bytes()).ok()?;
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let mut text = Short(String::new());
+    let mut text = ShortText(String::new());
     symbol.structured_demangle(&mut text, &options).ok()?;
     Some(text.0)
 }

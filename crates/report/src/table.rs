@@ -10,7 +10,7 @@ use crate::markdown::inline;
 use crate::number::{bar, range_text, three_digits};
 use crate::page::MOST_BYTES;
 use crate::paragraph::Paragraph;
-use crate::style::{Style, Tone};
+use crate::style::{TerminalStyle, TextTone};
 use crate::text::{cells, cut_end, escape_for, shorten};
 use pagewise_model::{Fact, Measured};
 
@@ -23,7 +23,7 @@ const SHORT_BAR: usize = 8;
 
 /// Alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Align {
+pub(crate) enum ColumnAlignment {
     /// Left, and may be cut in its middle.
     Name,
     /// Left, and may be cut at its end.
@@ -35,23 +35,23 @@ pub(crate) enum Align {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     pub(crate) title: &'static str,
-    pub(crate) align: Align,
+    pub(crate) align: ColumnAlignment,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
-    tone: Tone,
+    tone: TextTone,
     /// Text that a page shows on hover.
     hover: String,
     /// A share (0..1), drawn in place of text.
     bar: Option<f64>,
 }
 
-impl Cell {
-    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
+impl TableCell {
+    pub(crate) fn new(text: impl Into<String>, tone: TextTone) -> Self {
         Self { text: text.into(), tone, hover: String::new(), bar: None }
     }
 
@@ -70,7 +70,7 @@ impl Cell {
     pub(crate) fn figure(figure: Option<&Measured>, why: &str) -> Self {
         match figure {
             Some(known) => Self::from(three_digits(known.median)).hover(range_text(known)),
-            None => Self::new("-", Tone::Faint).hover(why),
+            None => Self::new("-", TextTone::Faint).hover(why),
         }
     }
 
@@ -78,12 +78,12 @@ impl Cell {
     pub(crate) fn with_range(fact: &Fact<Measured>) -> [Self; 2] {
         let range = fact.known().map_or_else(String::new, range_text);
         let why = fact.reason().unwrap_or_default();
-        [Self::figure(fact.known(), why), Self::new(range, Tone::Faint)]
+        [Self::figure(fact.known(), why), Self::new(range, TextTone::Faint)]
     }
 }
 
-impl Cell {
-    fn html(&self, align: Align) -> String {
+impl TableCell {
+    fn html(&self, align: ColumnAlignment) -> String {
         let hover = match self.hover.as_str() {
             "" => String::new(),
             hover => format!(" title=\"{}\"", escape_markup(hover)),
@@ -96,7 +96,7 @@ impl Cell {
         }
         let text = match self.tone {
             _ if self.text.is_empty() => String::new(),
-            Tone::Plain => prose_markup(&self.text),
+            TextTone::Plain => prose_markup(&self.text),
             tone => {
                 format!("<span class=\"{}\">{}</span>", tone.into_str(), prose_markup(&self.text))
             }
@@ -105,60 +105,60 @@ impl Cell {
     }
 }
 
-impl From<String> for Cell {
+impl From<String> for TableCell {
     fn from(text: String) -> Self {
-        Self::new(text, Tone::Plain)
+        Self::new(text, TextTone::Plain)
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for TableCell {
     fn from(text: &str) -> Self {
-        Self::new(text, Tone::Plain)
+        Self::new(text, TextTone::Plain)
     }
 }
 
 #[derive(Debug, Clone)]
-struct Row {
+struct TableRow {
     /// Text above the row.
     above: Vec<Paragraph>,
-    cells: Vec<Cell>,
+    cells: Vec<TableCell>,
     /// Text below the row.
     under: Vec<Paragraph>,
 }
 
 /// Rows under titles.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Row>,
+pub(crate) struct ReportTable {
+    columns: Vec<TableColumn>,
+    rows: Vec<TableRow>,
     /// Size of the rows in memory.
     bytes: usize,
     /// Number of rows that did not fit.
     left_out: usize,
 }
 
-impl Row {
+impl TableRow {
     fn bytes(&self) -> usize {
         let texts = self.above.iter().chain(&self.under);
         let texts = texts.map(|one| size_of::<Paragraph>() + one.text.len());
-        let cells = self.cells.iter().map(|cell| size_of::<Cell>() + cell.text.len());
+        let cells = self.cells.iter().map(|cell| size_of::<TableCell>() + cell.text.len());
         size_of::<Self>() + texts.chain(cells).sum::<usize>()
     }
 }
 
-impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        let columns = columns.iter().map(|&(title, align)| Column { title, align }).collect();
+impl ReportTable {
+    pub(crate) fn new(columns: &[(&'static str, ColumnAlignment)]) -> Self {
+        let columns = columns.iter().map(|&(title, align)| TableColumn { title, align }).collect();
         Self { columns, rows: Vec::new(), bytes: 0, left_out: 0 }
     }
 
     /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn row(&mut self, cells: Vec<TableCell>) {
         self.row_with(cells, Vec::new());
     }
 
     /// Adds a row with text under it.
-    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: Vec<Paragraph>) {
+    pub(crate) fn row_with(&mut self, cells: Vec<TableCell>, under: Vec<Paragraph>) {
         self.row_between(Vec::new(), cells, under);
     }
 
@@ -166,15 +166,15 @@ impl Table {
     pub(crate) fn row_between(
         &mut self,
         above: Vec<Paragraph>,
-        mut cells: Vec<Cell>,
+        mut cells: Vec<TableCell>,
         under: Vec<Paragraph>,
     ) {
         if self.bytes >= MOST_BYTES {
             self.left_out += 1;
             return;
         }
-        cells.resize_with(self.columns.len(), || Cell::from(""));
-        let row = Row { above, cells, under };
+        cells.resize_with(self.columns.len(), || TableCell::from(""));
+        let row = TableRow { above, cells, under };
         self.bytes += row.bytes();
         self.rows.push(row);
     }
@@ -200,7 +200,7 @@ impl Table {
         let mut out = "<div class=\"wide\" tabindex=\"0\"><table>\n".to_owned();
         if self.columns.iter().any(|c| !c.title.is_empty()) {
             let title =
-                |c: &Column| format!("<th{}>{}</th>", side(c.align), escape_markup(c.title));
+                |c: &TableColumn| format!("<th{}>{}</th>", side(c.align), escape_markup(c.title));
             let titles: String = self.columns.iter().map(title).collect();
             out.push_str(&format!("<thead><tr>{titles}</tr></thead>\n"));
         }
@@ -228,8 +228,8 @@ impl Table {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let titles: Vec<String> = self.columns.iter().map(|c| inline(c.title)).collect();
         let sides = self.columns.iter().map(|column| match column.align {
-            Align::Name | Align::Text | Align::Left => "---",
-            Align::Right | Align::Decimal => "--:",
+            ColumnAlignment::Name | ColumnAlignment::Text | ColumnAlignment::Left => "---",
+            ColumnAlignment::Right | ColumnAlignment::Decimal => "--:",
         });
         let mut out = line(&titles);
         out.push_str(&format!("|{}|\n", sides.collect::<Vec<_>>().join("|")));
@@ -249,7 +249,7 @@ impl Table {
     }
 
     /// The table as lines, two cells from the left; empty when it has no rows.
-    pub(crate) fn render(mut self, style: &Style) -> String {
+    pub(crate) fn render(mut self, style: &TerminalStyle) -> String {
         if self.rows.is_empty() {
             return String::new();
         }
@@ -258,7 +258,7 @@ impl Table {
         let (widths, gap) = self.fit(style.table_columns() - 2);
         let mut out = String::new();
         if self.columns.iter().any(|c| !c.title.is_empty()) {
-            let titles = self.columns.iter().map(|c| Cell::new(c.title, Tone::Faint));
+            let titles = self.columns.iter().map(|c| TableCell::new(c.title, TextTone::Faint));
             out.push_str(&self.line(&titles.collect::<Vec<_>>(), &widths, gap, style));
         }
         for row in &self.rows {
@@ -266,7 +266,7 @@ impl Table {
             if self.is_cut(row, &widths) {
                 out.push_str(&Self::name_line(&row.cells[0], style));
                 let mut rest = row.cells.clone();
-                rest[0] = Cell::from("");
+                rest[0] = TableCell::from("");
                 out.push_str(&self.line(&rest, &widths, gap, style));
             } else {
                 out.push_str(&self.line(&row.cells, &widths, gap, style));
@@ -277,16 +277,16 @@ impl Table {
     }
 
     /// Whether the name that begins this row does not fit its column: it gets a line above the other cells.
-    fn is_cut(&self, row: &Row, widths: &[usize]) -> bool {
-        self.columns[0].align == Align::Name && cells(&row.cells[0].text) > widths[0]
+    fn is_cut(&self, row: &TableRow, widths: &[usize]) -> bool {
+        self.columns[0].align == ColumnAlignment::Name && cells(&row.cells[0].text) > widths[0]
     }
 
-    fn name_line(name: &Cell, style: &Style) -> String {
+    fn name_line(name: &TableCell, style: &TerminalStyle) -> String {
         let text = shorten(&name.text, style.table_columns() - 2, style.unicode);
         format!("  {}\n", style.paint(&text, name.tone))
     }
 
-    fn escape_cells(&mut self, style: &Style) {
+    fn escape_cells(&mut self, style: &TerminalStyle) {
         let bar_cells = if style.columns() >= ROOMY { LONG_BAR } else { SHORT_BAR };
         for cell in self.rows.iter_mut().flat_map(|r| r.cells.iter_mut()) {
             cell.text = match cell.bar {
@@ -299,7 +299,7 @@ impl Table {
     /// Pads the cells of decimal columns on both sides to equal width.
     fn align_decimals(&mut self) {
         for (at, column) in self.columns.iter().enumerate() {
-            if column.align != Align::Decimal {
+            if column.align != ColumnAlignment::Decimal {
                 continue;
             }
             let sides = |text: &str| {
@@ -321,7 +321,7 @@ impl Table {
 
     /// Column widths and gap that keep a line within `room`.
     fn fit(&self, room: usize) -> (Vec<usize>, usize) {
-        let natural = |(at, column): (usize, &Column)| {
+        let natural = |(at, column): (usize, &TableColumn)| {
             let longest = self.rows.iter().map(|r| cells(&r.cells[at].text)).max().unwrap_or(0);
             longest.max(column.title.len())
         };
@@ -332,7 +332,9 @@ impl Table {
             return (widths, 2);
         }
         while total(&widths, 1) > room {
-            let name = |at: &usize| matches!(self.columns[*at].align, Align::Name | Align::Text);
+            let name = |at: &usize| {
+                matches!(self.columns[*at].align, ColumnAlignment::Name | ColumnAlignment::Text)
+            };
             let widest = |only: &dyn Fn(&usize) -> bool, least: usize| {
                 let all = (0..widths.len()).filter(only).filter(|&at| widths[at] > least);
                 all.max_by_key(|&at| widths[at])
@@ -345,15 +347,25 @@ impl Table {
         (widths, 1)
     }
 
-    fn line(&self, row: &[Cell], widths: &[usize], gap: usize, style: &Style) -> String {
+    fn line(
+        &self,
+        row: &[TableCell],
+        widths: &[usize],
+        gap: usize,
+        style: &TerminalStyle,
+    ) -> String {
         let mut out = String::from(" ");
         let mut blank = 1;
         for ((cell, column), &width) in row.iter().zip(&self.columns).zip(widths) {
-            let cut = if column.align == Align::Text { cut_end } else { shorten };
+            let cut = if column.align == ColumnAlignment::Text { cut_end } else { shorten };
             let text = cut(&cell.text, width, style.unicode);
             let pad = width.saturating_sub(cells(&text));
             let before =
-                if matches!(column.align, Align::Right | Align::Decimal) { pad } else { 0 };
+                if matches!(column.align, ColumnAlignment::Right | ColumnAlignment::Decimal) {
+                    pad
+                } else {
+                    0
+                };
             let inner = text.trim();
             let lead = cells(&text) - cells(text.trim_start());
             let trail = cells(&text) - lead - cells(inner);
@@ -372,10 +384,10 @@ impl Table {
 }
 
 /// The CSS alignment of a column on a page.
-const fn side(align: Align) -> &'static str {
+const fn side(align: ColumnAlignment) -> &'static str {
     match align {
-        Align::Name | Align::Text | Align::Left => " class=\"text\"",
-        Align::Right | Align::Decimal => "",
+        ColumnAlignment::Name | ColumnAlignment::Text | ColumnAlignment::Left => " class=\"text\"",
+        ColumnAlignment::Right | ColumnAlignment::Decimal => "",
     }
 }
 
@@ -390,13 +402,16 @@ fn point(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn style(width: usize) -> Style {
-        Style { colour: false, width, unicode: true }
+    fn style(width: usize) -> TerminalStyle {
+        TerminalStyle { colour: false, width, unicode: true }
     }
 
-    fn sample() -> Table {
-        let mut t =
-            Table::new(&[("arm", Align::Name), ("time", Align::Decimal), ("n", Align::Right)]);
+    fn sample() -> ReportTable {
+        let mut t = ReportTable::new(&[
+            ("arm", ColumnAlignment::Name),
+            ("time", ColumnAlignment::Decimal),
+            ("n", ColumnAlignment::Right),
+        ]);
         t.row(vec!["heap-huge".into(), "48% less".into(), "9".into()]);
         t.row(vec!["pipe-grow=262144".into(), "1.2% less".into(), "12".into()]);
         t.row(vec!["place".into(), "no change".into(), "".into()]);
@@ -421,13 +436,13 @@ mod tests {
         let narrow = table.render(&style(40));
         assert!(narrow.lines().all(|l| cells(l) <= 40), "{narrow}");
         assert!(narrow.contains("48% less") && narrow.contains('…'), "{narrow}");
-        let mut many = Table::new(&[("aaaaaaaaaa", Align::Left); 12]);
-        many.row((0..12).map(|_| Cell::from("0123456789")).collect());
+        let mut many = ReportTable::new(&[("aaaaaaaaaa", ColumnAlignment::Left); 12]);
+        many.row((0..12).map(|_| TableCell::from("0123456789")).collect());
         assert!(many.render(&style(40)).lines().all(|l| cells(l) <= 40));
     }
 
     #[test]
     fn an_empty_table_is_nothing() {
-        assert_eq!(Table::new(&[("a", Align::Left)]).render(&style(80)), "");
+        assert_eq!(ReportTable::new(&[("a", ColumnAlignment::Left)]).render(&style(80)), "");
     }
 }

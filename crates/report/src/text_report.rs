@@ -7,11 +7,13 @@ use crate::code::{collapse_headline, collapse_section, generated};
 use crate::code::{machine, part_of, pieces, share, warmed};
 use crate::fold::{self, fold_section};
 use crate::number::counted;
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use crate::text_system::{self, system_section};
-use pagewise_model::text::{Coverage, MappedFile, Method, Placement, Standing, TextFile};
+use pagewise_model::text::{
+    HugeStanding, ImagePlacement, MappedFile, TextCoverage, TextFile, TextMethod,
+};
 use pagewise_model::text_report::{ExplainedProcess, TextCount, TextReport, TextStatus};
 use pagewise_model::{Bytes, PageSize};
 
@@ -22,7 +24,7 @@ const ROWS: usize = 10;
 pub(crate) fn headline(report: &TextReport) -> String {
     match report {
         TextReport::Warm { files, .. } => {
-            let sum = |part: &dyn Fn(&TextFile) -> Coverage| {
+            let sum = |part: &dyn Fn(&TextFile) -> TextCoverage| {
                 files.iter().fold(Bytes(0), |sum, file| sum + part(file).text_bytes)
             };
             format!(
@@ -48,8 +50,8 @@ pub(crate) fn headline(report: &TextReport) -> String {
 
 /// The report as lines.
 #[must_use]
-pub fn text_section(report: &TextReport) -> Document {
-    let mut page = Document::default();
+pub fn text_section(report: &TextReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     match report {
         TextReport::Warm { slot_bytes, files, missing_libraries } => {
             for file in files {
@@ -58,12 +60,12 @@ pub fn text_section(report: &TextReport) -> Document {
             let is_large = |file: &TextFile| file.size.text_bytes.0 >= slot_bytes.bytes();
             if files.iter().any(|file| is_large(file) && file.huge().text_bytes == Bytes(0)) {
                 page.blank();
-                page.para("pagewise text explain FILE shows why there is none", 0, Tone::Plain);
+                page.para("pagewise text explain FILE shows why there is none", 0, TextTone::Plain);
             }
             if !missing_libraries.is_empty() {
                 page.blank();
                 let text = format!("libraries not found: {}", missing_libraries.join(", "));
-                page.para(&text, 0, Tone::Warn);
+                page.para(&text, 0, TextTone::Warn);
             }
             page.section(meaning(*slot_bytes));
         }
@@ -92,21 +94,21 @@ pub fn text_section(report: &TextReport) -> Document {
 }
 
 /// The effect of each method.
-fn reached(file: &TextFile, slot: PageSize) -> Document {
-    let mut page = Document::default();
+fn reached(file: &TextFile, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("what each method reaches, from the program headers");
     let columns = [
-        ("", Align::Left),
-        ("text", Align::Left),
-        ("read-only data", Align::Left),
-        ("what it takes", Align::Left),
+        ("", ColumnAlignment::Left),
+        ("text", ColumnAlignment::Left),
+        ("read-only data", ColumnAlignment::Left),
+        ("what it takes", ColumnAlignment::Left),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for reach in &file.reach {
         let takes = match reach.method {
-            Method::Warm => "text warm: the unchanged file",
-            Method::Aligned => "text fold: a copy, aligned",
-            Method::Merged => "text fold --merge: as one",
+            TextMethod::Warm => "text warm: the unchanged file",
+            TextMethod::Aligned => "text fold: a copy, aligned",
+            TextMethod::Merged => "text fold --merge: as one",
         };
         table.row(vec![
             reach.method.into_str().into(),
@@ -116,35 +118,35 @@ fn reached(file: &TextFile, slot: PageSize) -> Document {
         ]);
     }
     page.append(table);
-    if file.layout.placement == Placement::Program {
+    if file.layout.placement == ImagePlacement::Program {
         let text = format!(
             "the kernel places a position-independent program at a multiple of its largest alignment: link it with -Wl,-z,max-page-size={:#x} to align it",
             slot.bytes()
         );
-        page.para(&text, 2, Tone::Faint);
+        page.para(&text, 2, TextTone::Faint);
     }
     page
 }
 
 /// A process, file by file; one line for files with nothing to gain.
-fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
-    let mut page = Document::default();
+fn explained(process: &ExplainedProcess, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if process.is_disabled {
         page.para(
             "huge pages are switched off for this process (PR_SET_THP_DISABLE)",
             0,
-            Tone::Warn,
+            TextTone::Warn,
         );
     }
     let is_small = |file: &&MappedFile| {
         let mut pieces = file.areas.iter().flat_map(|area| &area.pieces);
-        pieces.all(|piece| piece.standing == Standing::TooSmall)
+        pieces.all(|piece| piece.standing == HugeStanding::TooSmall)
     };
     let (small, large): (Vec<&MappedFile>, Vec<&MappedFile>) =
         process.files.iter().partition(is_small);
     for file in large {
-        let mut part = Document::default();
-        part.single(&file.path, 0, Tone::Strong);
+        let mut part = ReportDocument::default();
+        part.single(&file.path, 0, TextTone::Strong);
         let (huge, size, warm) = (file.huge(), file.size(), file.after_warm);
         part.para(
             &format!(
@@ -155,7 +157,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
                 warm.read_only_bytes
             ),
             2,
-            Tone::Plain,
+            TextTone::Plain,
         );
         part.append(pieces(&file.areas));
         page.section(part);
@@ -166,14 +168,14 @@ fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();
         let text = format!("no mapping is as large as a huge page: {}", names.join(", "));
-        page.para(&text, 0, Tone::Faint);
+        page.para(&text, 0, TextTone::Faint);
     }
     page
 }
 
-fn meaning(slot: PageSize) -> Document {
-    let mut page = Document::default();
-    page.para(&format!("maps in pieces of {slot}: {}", letters()), 0, Tone::Faint);
+fn meaning(slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.para(&format!("maps in pieces of {slot}: {}", letters()), 0, TextTone::Faint);
     page
 }
 
@@ -187,19 +189,19 @@ fn status_headline(status: &TextStatus) -> String {
 }
 
 /// Sums, and the machine's totals.
-fn sums(status: &TextStatus) -> Document {
-    let mut page = Document::default();
+fn sums(status: &TextStatus) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let who = if status.pid.is_some() { "file" } else { "process" };
     let columns = [
-        (who, Align::Name),
-        (if status.pid.is_some() { "" } else { "pid" }, Align::Right),
-        ("text", Align::Decimal),
-        ("resident", Align::Decimal),
-        ("file huge", Align::Decimal),
-        ("shared", Align::Decimal),
-        ("anonymous", Align::Decimal),
+        (who, ColumnAlignment::Name),
+        (if status.pid.is_some() { "" } else { "pid" }, ColumnAlignment::Right),
+        ("text", ColumnAlignment::Decimal),
+        ("resident", ColumnAlignment::Decimal),
+        ("file huge", ColumnAlignment::Decimal),
+        ("shared", ColumnAlignment::Decimal),
+        ("anonymous", ColumnAlignment::Decimal),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for count in status.counts.iter().take(ROWS) {
         table.row(row(count, status.pid.is_none()));
     }
@@ -210,26 +212,26 @@ fn sums(status: &TextStatus) -> Document {
         page.para(
             &format!("and {} more, {huge} of them with huge text", rest.len()),
             2,
-            Tone::Faint,
+            TextTone::Faint,
         );
     }
     let other = match status.other_file_pmd_bytes {
         Bytes(0) => String::new(),
         bytes => format!("; beside it, {bytes} of read-only data of files is mapped huge"),
     };
-    page.para(&format!("all columns count executable mappings only{other}"), 2, Tone::Faint);
+    page.para(&format!("all columns count executable mappings only{other}"), 2, TextTone::Faint);
     if status.hidden_processes > 0 {
         let n = counted(status.hidden_processes, "process", "processes");
-        page.para(&format!("{n} could not be examined"), 2, Tone::Faint);
+        page.para(&format!("{n} could not be examined"), 2, TextTone::Faint);
     }
     page.section(machine("the whole machine", &status.totals));
     page
 }
 
-fn row(count: &TextCount, is_process: bool) -> Vec<Cell> {
+fn row(count: &TextCount, is_process: bool) -> Vec<TableCell> {
     let bytes = |bytes: Bytes, good: bool| {
-        let tone = if good && bytes > Bytes(0) { Tone::Good } else { Tone::Plain };
-        Cell::new(bytes.to_string(), tone)
+        let tone = if good && bytes > Bytes(0) { TextTone::Good } else { TextTone::Plain };
+        TableCell::new(bytes.to_string(), tone)
     };
     vec![
         count.name.clone().into(),

@@ -4,17 +4,21 @@
 use crate::code::collapse_section;
 use crate::code::{machine, warmed};
 use crate::number::counted;
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::text::TextFile;
-use pagewise_model::text_system::{Cleaner, Hugetext, Pace, Setting, TextSystem};
+use pagewise_model::text_system::{
+    HugePageCleaner, HugetextSetting, HugetextState, KhugepagedPace, TextSystem,
+};
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// The system in one sentence.
 pub(crate) fn headline(system: &TextSystem) -> String {
     match (&system.hugetext, system.cleaned) {
-        (_, Some(Cleaner::Caches)) => "the page cache was dropped".to_owned(),
-        (_, Some(Cleaner::Split)) => "every huge page that can be split was split".to_owned(),
+        (_, Some(HugePageCleaner::Caches)) => "the page cache was dropped".to_owned(),
+        (_, Some(HugePageCleaner::Split)) => {
+            "every huge page that can be split was split".to_owned()
+        }
         (Some(hugetext), None) => format!("hugetext is in {}", mode(hugetext)),
         (None, None) if system.is_changed() => acted(system),
         (None, None) => {
@@ -31,7 +35,7 @@ fn acted(system: &TextSystem) -> String {
     format!("code on huge pages: {files} at new starts, {processes} now")
 }
 
-fn mode(hugetext: &Hugetext) -> String {
+fn mode(hugetext: &HugetextState) -> String {
     match &hugetext.mode {
         Fact::Known(mode) => format!("mode {}: {}", mode.number(), mode.into_str()),
         Fact::Missing(why) => format!("unknown mode: {why}"),
@@ -39,15 +43,15 @@ fn mode(hugetext: &Hugetext) -> String {
 }
 
 /// The system as lines.
-pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
-    let mut page = Document::default();
+pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(changes(system));
     for file in &system.files {
         page.section(warmed(file));
     }
     for process in &system.processes {
-        let mut part = Document::default();
-        part.single(&crate::code::collapse_headline(process), 0, Tone::Strong);
+        let mut part = ReportDocument::default();
+        part.single(&crate::code::collapse_headline(process), 0, TextTone::Strong);
         part.append(collapse_section(process, slot));
         page.section(part);
     }
@@ -68,8 +72,8 @@ pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
 }
 
 /// What was changed, and its other effects.
-fn changes(system: &TextSystem) -> Document {
-    let mut page = Document::default();
+fn changes(system: &TextSystem) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for change in &system.changes {
         let text = format!(
             "{}: {} before, {} now",
@@ -77,20 +81,20 @@ fn changes(system: &TextSystem) -> Document {
             change.before,
             change.after
         );
-        page.para(&text, 0, Tone::Plain);
+        page.para(&text, 0, TextTone::Plain);
     }
-    if system.changes.iter().any(|change| change.setting == Setting::Mode) {
+    if system.changes.iter().any(|change| change.setting == HugetextSetting::Mode) {
         let text = "khugepaged works gradually: pagewise text status shows its progress; pages that were huge before stay huge until --clean";
-        page.para(text, 0, Tone::Faint);
+        page.para(text, 0, TextTone::Faint);
     }
     for note in &system.notes {
-        page.para(note, 0, Tone::Warn);
+        page.para(note, 0, TextTone::Warn);
     }
     page
 }
 
-fn kernel(system: &TextSystem) -> Document {
-    let mut page = Document::default();
+fn kernel(system: &TextSystem) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("what this kernel has");
     match &system.hugetext {
         None => {
@@ -132,9 +136,9 @@ fn padding(threshold: &Fact<Bytes>) -> String {
     }
 }
 
-fn pace(pace: &Fact<Pace>) -> String {
+fn pace(pace: &Fact<KhugepagedPace>) -> String {
     match pace {
-        Fact::Known(Pace { round_bytes, sleep_ns }) => {
+        Fact::Known(KhugepagedPace { round_bytes, sleep_ns }) => {
             format!("scans {round_bytes} of all memory, then sleeps {sleep_ns}")
         }
         Fact::Missing(why) => format!("not known: {why}"),
@@ -142,9 +146,9 @@ fn pace(pace: &Fact<Pace>) -> String {
 }
 
 /// The steps of the feature's documentation, adapted to this kernel.
-fn steps(system: &TextSystem) -> Document {
+fn steps(system: &TextSystem) -> ReportDocument {
     let has_setting = system.hugetext.is_some();
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.heading("the steps of hugetext, on this kernel");
     for (step, with, without) in STEPS {
         page.item(step, if has_setting { with } else { without });

@@ -2,25 +2,25 @@
 //! pages in each arm, the same after each run, and page-table walks for code.
 
 use crate::number::{counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::look::WalkCounts;
 use pagewise_model::text_trial::{FileInArms, ON, TextTrial};
-use pagewise_model::trial::{Experiment, Point};
+use pagewise_model::trial::{ArmRun, Experiment};
 use pagewise_model::{Bytes, Fact};
 
 /// The arms as terminal text; `experiment` is the one that compared them.
 #[must_use]
-pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) -> Document {
-    let mut page = Document::default();
+pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("text on huge pages, as the kernel showed it to a start of each arm");
-    let mut table = Table::new(&[
-        ("file", Align::Name),
-        ("text", Align::Decimal),
-        ("off", Align::Decimal),
-        ("on", Align::Decimal),
-        ("", Align::Left),
+    let mut table = ReportTable::new(&[
+        ("file", ColumnAlignment::Name),
+        ("text", ColumnAlignment::Decimal),
+        ("off", ColumnAlignment::Decimal),
+        ("on", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Left),
     ]);
     for file in &trial.files {
         table.row(vec![
@@ -28,17 +28,17 @@ pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) ->
             file.text_bytes.to_string().into(),
             file.off_huge_bytes.to_string().into(),
             file.on_huge_bytes.to_string().into(),
-            Cell::new(covered(file), Tone::Faint),
+            TableCell::new(covered(file), TextTone::Faint),
         ]);
     }
     page.append(table);
     if let Some(experiment) = experiment {
-        page.para(&held(experiment), 2, Tone::Faint);
+        page.para(&held(experiment), 2, TextTone::Faint);
     }
     for left in &trial.left {
-        page.para(&format!("unchanged: {}: {}", left.path, left.why), 2, Tone::Faint);
+        page.para(&format!("unchanged: {}: {}", left.path, left.why), 2, TextTone::Faint);
     }
-    page.para(&walks(trial), 2, Tone::Faint);
+    page.para(&walks(trial), 2, TextTone::Faint);
     page
 }
 
@@ -67,9 +67,9 @@ fn covered(file: &FileInArms) -> String {
 /// The counter of huge pages after the runs of each arm, in a sentence.
 fn held(experiment: &Experiment) -> String {
     let blocks = experiment.blocks.iter().filter(|block| block.dropped.is_none());
-    let points: Vec<&Point> = blocks.flat_map(|block| &block.points).collect();
+    let points: Vec<&ArmRun> = blocks.flat_map(|block| &block.points).collect();
     let on: Vec<u64> = points.iter().filter_map(|point| point.mechanism).collect();
-    let idle = |point: &&Point| {
+    let idle = |point: &&ArmRun| {
         let of_on = point.idle_mechanisms.iter().find(|(arm, _)| arm == ON);
         of_on.map(|(_, count)| *count)
     };

@@ -1,30 +1,34 @@
 //! The processes that pay for page work, as a table.
 
 use crate::number::{count, percent};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::Bytes;
-use pagewise_model::top::{Top, TopProcess};
+use pagewise_model::top::{TopProcess, TopSample};
 
 /// Largest number of processes that get a hint.
 const MOST_HINTS: usize = 5;
 
 /// A sample; `hints` has an entry for each row, `None` without a hint.
 #[must_use]
-pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> Document {
-    let mut page = Document::default();
-    page.para(&host(top), 0, Tone::Plain);
-    let mut table = Table::new(&[
-        ("pid", Align::Right),
-        ("program", Align::Text),
-        ("CPU", Align::Right),
-        ("faults/s", Align::Right),
-        ("major/s", Align::Right),
-        ("cost", Align::Right),
-        ("memory", Align::Right),
-        ("tables", Align::Right),
-        ("huge", Align::Right),
+pub fn top_page(
+    top: &TopSample,
+    hints: &[Option<&'static str>],
+    next_step: &str,
+) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    page.para(&host(top), 0, TextTone::Plain);
+    let mut table = ReportTable::new(&[
+        ("pid", ColumnAlignment::Right),
+        ("program", ColumnAlignment::Text),
+        ("CPU", ColumnAlignment::Right),
+        ("faults/s", ColumnAlignment::Right),
+        ("major/s", ColumnAlignment::Right),
+        ("cost", ColumnAlignment::Right),
+        ("memory", ColumnAlignment::Right),
+        ("tables", ColumnAlignment::Right),
+        ("huge", ColumnAlignment::Right),
     ]);
     for row in &top.rows {
         table.row(cells(row));
@@ -35,15 +39,15 @@ pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> D
     if hinted.peek().is_some() {
         page.blank();
         for (row, hint) in hinted.take(MOST_HINTS) {
-            page.bullet(&format!("{} ({}) {hint}", row.name, row.pid), Tone::Warn);
+            page.bullet(&format!("{} ({}) {hint}", row.name, row.pid), TextTone::Warn);
         }
-        page.para(&format!("look closer: {next_step}"), 0, Tone::Faint);
+        page.para(&format!("look closer: {next_step}"), 0, TextTone::Faint);
     }
     page
 }
 
-fn cells(row: &TopProcess) -> Vec<Cell> {
-    let size = |bytes: Option<Bytes>| Cell::from(bytes.map_or("-".to_owned(), short));
+fn cells(row: &TopProcess) -> Vec<TableCell> {
+    let size = |bytes: Option<Bytes>| TableCell::from(bytes.map_or("-".to_owned(), short));
     let huge =
         row.huge_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
     vec![
@@ -74,7 +78,7 @@ fn short(bytes: Bytes) -> String {
 }
 
 /// The host in one line.
-fn host(top: &Top) -> String {
+fn host(top: &TopSample) -> String {
     let host = &top.host;
     let mut parts = vec![format!("{} processes in {}", top.processes, top.interval_ns)];
     if let (Some(faults), Some(major)) = (host.faults_per_second, host.major_per_second) {
@@ -95,7 +99,7 @@ fn host(top: &Top) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
+    use crate::style::TerminalStyle;
     use pagewise_model::Nanos;
     use pagewise_model::top::TopHost;
 
@@ -114,14 +118,14 @@ mod tests {
             huge_bytes: Some(Bytes::gib(5)),
         };
         let host = TopHost { pressure_percent: Some(1.5), ..TopHost::default() };
-        let top = Top {
+        let top = TopSample {
             interval_ns: Nanos::secs(2),
             processes: 1,
             host,
             rows: vec![row],
             own_cpu_ns: Nanos::millis(1),
         };
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let text = top_page(&top, &[Some("faults often")], "do this").text(&style);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         for part in

@@ -1,9 +1,9 @@
 //! Time and memory of each arm side by side, with the memory that an arm spends per time saved.
 
 use crate::number::{change, percent};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::trial::{Experiment, TimeAndMemory};
 
 /// From this width on, figures stand beside their changes.
@@ -12,8 +12,8 @@ const ROOMY: usize = 76;
 const SEVERAL: usize = 3;
 
 /// Time and memory of each arm; empty if fewer than [`SEVERAL`] arms ran.
-pub(crate) fn tradeoff_section(experiment: &Experiment) -> Document {
-    let mut page = Document::default();
+pub(crate) fn tradeoff_section(experiment: &Experiment) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let all = &experiment.time_and_memory;
     if all.len() < SEVERAL {
         return page;
@@ -28,33 +28,33 @@ pub(crate) fn tradeoff_section(experiment: &Experiment) -> Document {
     let text = format!(
         "medians; memory is the peak of {of}. Unbeaten: no other arm has less of one without more of the other"
     );
-    page.para(&text, 2, Tone::Faint);
+    page.para(&text, 2, TextTone::Faint);
     page
 }
 
 /// The table, with figures beside their changes if `roomy`.
-fn table(experiment: &Experiment, roomy: bool) -> Document {
-    let figure = Align::Decimal;
-    let mut columns = vec![("arm", Align::Name), ("time", figure)];
+fn table(experiment: &Experiment, roomy: bool) -> ReportDocument {
+    let figure = ColumnAlignment::Decimal;
+    let mut columns = vec![("arm", ColumnAlignment::Name), ("time", figure)];
     match roomy {
         true => columns.extend([("", figure), ("memory", figure), ("", figure)]),
         false => columns.push(("memory", figure)),
     }
     let price = if roomy { "memory for 1% time" } else { "for 1% time" };
-    columns.extend([(price, figure), ("", Align::Left)]);
-    let mut table = Table::new(&columns);
+    columns.extend([(price, figure), ("", ColumnAlignment::Left)]);
+    let mut table = ReportTable::new(&columns);
     for one in &experiment.time_and_memory {
         table.row(row(one, one.arm == experiment.design.control, roomy));
     }
     table.into()
 }
 
-fn row(one: &TimeAndMemory, is_control: bool, roomy: bool) -> Vec<Cell> {
+fn row(one: &TimeAndMemory, is_control: bool, roomy: bool) -> Vec<TableCell> {
     let [time, memory] = [
         (one.time_ns.to_string(), one.time_ratio),
         (one.memory_bytes.to_string(), one.memory_ratio),
     ]
-    .map(|(figure, ratio)| -> Vec<Cell> {
+    .map(|(figure, ratio)| -> Vec<TableCell> {
         match (roomy, is_control) {
             (true, true) => vec![figure.into(), "".into()],
             (true, false) => vec![figure.into(), change(ratio).into()],
@@ -63,7 +63,7 @@ fn row(one: &TimeAndMemory, is_control: bool, roomy: bool) -> Vec<Cell> {
         }
     });
     let mark = match one.is_on_front {
-        true => Cell::new("unbeaten", Tone::Good),
+        true => TableCell::new("unbeaten", TextTone::Good),
         false => "".into(),
     };
     let (arm, price) = (one.arm.as_str().into(), price(one).into());

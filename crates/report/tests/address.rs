@@ -5,11 +5,12 @@
 mod support;
 
 use pagewise_model::address::{
-    ADDRESS_SCHEMA, Address, AddressReport, Around, Folio, Frame, Half, Layout, Level, Mapping,
-    Memory, PageView, Process, Residence, Role, State, SwapSlot, View, Within,
+    ADDRESS_SCHEMA, AddressHalf, AddressLayout, AddressMemory, AddressReport, AddressView,
+    ContainingMapping, EntryRole, ExaminedProcess, Folio, MappingResidence, MemoryMapping,
+    PageFrame, PageState, PageTableLevel, PageView, SurroundingPages, SwapSlot, VirtualAddress,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
-use pagewise_report::Style;
+use pagewise_report::TerminalStyle;
 use pagewise_report::address::render;
 use pagewise_report::text::cells;
 use proptest::prelude::*;
@@ -17,8 +18,8 @@ use support::{HOSTILE, PLAIN, assert_harmless, check};
 
 const START: u64 = 0x7f00_0020_0000;
 
-fn level(name: &str, low_bit: u32, index: u64, role: Role) -> Level {
-    Level {
+fn level(name: &str, low_bit: u32, index: u64, role: EntryRole) -> PageTableLevel {
+    PageTableLevel {
         name: name.to_owned(),
         high_bit: low_bit + 8,
         low_bit,
@@ -28,29 +29,33 @@ fn level(name: &str, low_bit: u32, index: u64, role: Role) -> Level {
     }
 }
 
-fn levels(on_huge: bool) -> Vec<Level> {
-    let (huge, base) = if on_huge { (Role::Page, Role::Beyond) } else { (Role::Table, Role::Page) };
+fn levels(on_huge: bool) -> Vec<PageTableLevel> {
+    let (huge, base) = if on_huge {
+        (EntryRole::Page, EntryRole::Beyond)
+    } else {
+        (EntryRole::Table, EntryRole::Page)
+    };
     vec![
-        level("PGD", 39, 254, Role::Table),
-        level("PUD", 30, 0, Role::Table),
+        level("PGD", 39, 254, EntryRole::Table),
+        level("PUD", 30, 0, EntryRole::Table),
         level("PMD", 21, 1, huge),
         level("PTE", 12, 2, base),
     ]
 }
 
-fn mapping(start: u64, end: u64, path: &str) -> Mapping {
-    Mapping {
-        start_address: Address(start),
-        end_address: Address(end),
+fn mapping(start: u64, end: u64, path: &str) -> MemoryMapping {
+    MemoryMapping {
+        start_address: VirtualAddress(start),
+        end_address: VirtualAddress(end),
         permissions: "rw-p".to_owned(),
         offset_bytes: (!path.is_empty()).then_some(Bytes::kib(64)),
         path: path.to_owned(),
     }
 }
 
-fn memory(on_huge: bool) -> Memory {
+fn memory(on_huge: bool) -> AddressMemory {
     let size = if on_huge { PageSize::PMD_2M } else { PageSize::BASE_4K };
-    let residence = Residence {
+    let residence = MappingResidence {
         kernel_page_bytes: Some(PageSize::BASE_4K),
         mmu_page_bytes: Some(PageSize::BASE_4K),
         resident_bytes: Bytes::mib(2),
@@ -62,8 +67,8 @@ fn memory(on_huge: bool) -> Memory {
         flags: ["rd", "wr", "hg", "qq"].map(str::to_owned).to_vec(),
     };
     let position = Bytes::kib(64) + Bytes(0x2010);
-    Memory {
-        within: Some(Within {
+    AddressMemory {
+        within: Some(ContainingMapping {
             mapping: mapping(START, START + PageSize::PMD_2M.bytes(), "/usr/lib/an example.so"),
             position_bytes: Some(position),
             residence: Fact::Known(residence),
@@ -71,7 +76,7 @@ fn memory(on_huge: bool) -> Memory {
         before: Some(mapping(START - (1 << 30), START - (1 << 29), "")),
         after: Some(mapping(START + PageSize::PMD_2M.bytes(), START + (1 << 22), "[heap]")),
         page: Fact::Known(PageView {
-            state: State::Present,
+            state: PageState::Present,
             size_bytes: Fact::Known(size),
             offset_bytes: Bytes(if on_huge { 0x2010 } else { 0x10 }),
             is_of_file_or_shared: false,
@@ -81,7 +86,7 @@ fn memory(on_huge: bool) -> Memory {
             is_write_protected: false,
             swapped_to: None,
         }),
-        frame: Fact::Known(Frame {
+        frame: Fact::Known(PageFrame {
             number: 0x12_3402,
             flags: Fact::Known(["up to date", "LRU", "anonymous"].map(str::to_owned).to_vec()),
             map_count: Fact::Known(1),
@@ -95,15 +100,15 @@ fn memory(on_huge: bool) -> Memory {
     }
 }
 
-fn around(on_huge: bool) -> Around {
+fn around(on_huge: bool) -> SurroundingPages {
     let pages = if on_huge {
         "H".repeat(512)
     } else {
         format!("##.{}z-{}", "#".repeat(100), "-".repeat(407))
     };
     let count = |cell: char| pages.chars().filter(|c| *c == cell).count() as u64;
-    Around {
-        start_address: Address(START),
+    SurroundingPages {
+        start_address: VirtualAddress(START),
         present_pages: count('#') + count('H') + count('z'),
         huge_pages: count('H'),
         swapped_pages: 0,
@@ -114,24 +119,28 @@ fn around(on_huge: bool) -> Around {
     }
 }
 
-fn view(memory: Memory, on_huge: bool) -> View {
-    View {
-        address: Address(START + 0x2010),
-        half: Half::User,
+fn view(memory: AddressMemory, on_huge: bool) -> AddressView {
+    AddressView {
+        address: VirtualAddress(START + 0x2010),
+        half: AddressHalf::User,
         levels: levels(on_huge),
         page_offset_bytes: Bytes(0x10),
         memory: Some(memory),
     }
 }
 
-fn report(addresses: Vec<View>) -> AddressReport {
+fn report(addresses: Vec<AddressView>) -> AddressReport {
     let is_of_process = addresses.iter().all(|view| view.memory.is_some());
     let command = ["/usr/bin/example", "--with", "words in it"].map(str::to_owned).to_vec();
     AddressReport {
         schema: ADDRESS_SCHEMA,
         pagewise: "0".to_owned(),
-        process: is_of_process.then_some(Process { pid: 4242, command }),
-        layout: Layout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 },
+        process: is_of_process.then_some(ExaminedProcess { pid: 4242, command }),
+        layout: AddressLayout {
+            base_page_bytes: PageSize::BASE_4K,
+            address_bits: 48,
+            user_bits: 47,
+        },
         page_sizes_bytes: vec![PageSize::BASE_4K, PageSize::PMD_2M],
         addresses,
     }
@@ -147,16 +156,19 @@ fn an_address_on_a_huge_page_without_rights() {
     let mut huge = memory(true);
     huge.frame = Fact::missing("its number is hidden from this account");
     let mut wide = view(huge, true);
-    wide.levels[0].role = Role::Table;
+    wide.levels[0].role = EntryRole::Table;
     check("address-huge.txt", &render(&report(vec![wide]), &PLAIN));
 }
 
 #[test]
 fn an_address_alone() {
-    let alone = View {
-        address: Address(0xf270_5af9_53c0),
-        half: Half::NotCanonical,
-        levels: levels(false).into_iter().map(|l| Level { role: Role::NotKnown, ..l }).collect(),
+    let alone = AddressView {
+        address: VirtualAddress(0xf270_5af9_53c0),
+        half: AddressHalf::NotCanonical,
+        levels: levels(false)
+            .into_iter()
+            .map(|l| PageTableLevel { role: EntryRole::NotKnown, ..l })
+            .collect(),
         page_offset_bytes: Bytes(0x3c0),
         memory: None,
     };
@@ -173,15 +185,15 @@ fn states_are_reported_first() {
             page.state = state;
             page.size_bytes = Fact::missing("no page is mapped");
             let slot = SwapSlot { space: 0, offset_pages: 7 };
-            page.swapped_to = (state == State::Swapped).then_some(Fact::Known(slot));
+            page.swapped_to = (state == PageState::Swapped).then_some(Fact::Known(slot));
         }
         memory.within = memory.within.filter(|_| within);
         render(&report(vec![view(memory, false)]), &PLAIN)
     };
-    assert!(first(State::Absent, true).contains("no page present: the next touch is a fault"));
-    assert!(first(State::Absent, false).contains("not mapped: any touch is fatal"));
-    assert!(first(State::Guard, true).contains("a guard"));
-    assert!(first(State::Swapped, true).contains("swap space 0, page 7"));
+    assert!(first(PageState::Absent, true).contains("no page present: the next touch is a fault"));
+    assert!(first(PageState::Absent, false).contains("not mapped: any touch is fatal"));
+    assert!(first(PageState::Guard, true).contains("a guard"));
+    assert!(first(PageState::Swapped, true).contains("swap space 0, page 7"));
 }
 
 proptest! {
@@ -192,15 +204,15 @@ proptest! {
             within.mapping.path = HOSTILE.repeat(3);
         }
         if let Fact::Known(around) = &mut memory.around {
-            around.start_address = Address(address);
+            around.start_address = VirtualAddress(address);
         }
         if let Fact::Known(frame) = &mut memory.frame {
             frame.flags = Fact::missing(HOSTILE);
             frame.number = frame.number.max(bits);
         }
         let mut view = view(memory, false);
-        view.address = Address(address);
-        let style = Style { colour: false, width, unicode };
+        view.address = VirtualAddress(address);
+        let style = TerminalStyle { colour: false, width, unicode };
         let text = render(&report(vec![view]), &style);
         assert_harmless(&text);
         for line in text.lines() {

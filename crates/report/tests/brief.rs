@@ -4,14 +4,14 @@
 
 mod support;
 
-use pagewise_model::bench::Evidence;
-use pagewise_model::body::Body;
-use pagewise_model::profile::Profile;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::spec::Spec;
-use pagewise_model::trial::{Effect, Word};
+use pagewise_model::bench::ClaimEvidence;
+use pagewise_model::body::RunBody;
+use pagewise_model::profile::ProfileReport;
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::spec::SessionSpec;
+use pagewise_model::trial::{ArmEffect, VerdictWord};
 use pagewise_model::{Fact, Nanos};
-use pagewise_report::{Style, budget_line, render, render_whole};
+use pagewise_report::{TerminalStyle, budget_line, render, render_whole};
 use proptest::prelude::*;
 use support::read_report;
 use support::reading::defects;
@@ -22,11 +22,11 @@ fn a_session_fits_a_screen() {
     support::check("brief-proven.txt", &read_report(&proven(), &PLAIN));
     support::check("brief-ab.txt", &read_report(&slower_ab(), &PLAIN));
     support::check("brief-service.txt", &read_report(&support::served(), &PLAIN));
-    read_report(&proven(), &Style { width: 40, unicode: false, ..PLAIN });
+    read_report(&proven(), &TerminalStyle { width: 40, unicode: false, ..PLAIN });
 }
 
 /// A profile of a program that was started, with its costs.
-fn profiled() -> Run {
+fn profiled() -> SavedRun {
     let mut run = support::profile::run(support::profile::profile());
     (run.id, run.diagnosis) = ("p-0001".into(), Some(support::diagnosis()));
     run
@@ -36,12 +36,12 @@ fn profiled() -> Run {
 fn a_profile_fits_a_screen() {
     support::check("brief-profile.txt", &read_report(&profiled(), &PLAIN));
     let mut unseen = profiled();
-    let Some(Body::Profile(profile)) = &mut unseen.body else { panic!() };
+    let Some(RunBody::Profile(profile)) = &mut unseen.body else { panic!() };
     profile.sorted = Fact::missing("kernel samples are refused to this account");
     let text = read_report(&unseen, &PLAIN);
     assert!(text.contains("costs  anonymous faults"), "{text}");
     assert!(text.contains("refused to this account"), "{text}");
-    let mut attached = support::profile::run(Profile {
+    let mut attached = support::profile::run(ProfileReport {
         course: Some(support::profile::course()),
         ..support::profile::profile()
     });
@@ -60,7 +60,7 @@ fn a_checkup_fits_a_screen() {
     let mut run = support::doctor();
     run.id.clear();
     support::check("brief-doctor.txt", &read_report(&run, &PLAIN));
-    let Some(Body::Checkup(checkup)) = &mut run.body else { panic!() };
+    let Some(RunBody::Checkup(checkup)) = &mut run.body else { panic!() };
     let many = checkup.capabilities.iter().cycle().take(60).cloned().collect();
     checkup.capabilities = many;
     checkup.spoilers = checkup.spoilers.iter().cycle().take(60).cloned().collect();
@@ -74,7 +74,7 @@ fn a_checkup_fits_a_screen() {
 }
 
 /// A bench of each kind, with the name of its golden text.
-fn benches() -> [(&'static str, Run); 6] {
+fn benches() -> [(&'static str, SavedRun); 6] {
     [
         ("pin", support::pin::bench(support::pin::pins())),
         ("walk", support::walk::bench(support::walk::walks())),
@@ -89,7 +89,7 @@ fn benches() -> [(&'static str, Run); 6] {
 fn a_bench_fits_a_screen() {
     for (name, run) in benches() {
         support::check(&format!("brief-{name}.txt"), &read_report(&run, &PLAIN));
-        read_report(&run, &Style { width: 160, ..PLAIN });
+        read_report(&run, &TerminalStyle { width: 160, ..PLAIN });
     }
     let [(_, pins), ..] = benches();
     let text = render(&pins, &PLAIN);
@@ -101,14 +101,14 @@ fn a_bench_fits_a_screen() {
 fn bad_reports_of_benches_are_found() {
     let [_, (_, walks), ..] = benches();
     let good = render(&walks, &PLAIN);
-    let found = |run: &Run, text: &str, what: &str| {
+    let found = |run: &SavedRun, text: &str, what: &str| {
         let found = defects(text, run, 80);
         assert!(found.iter().any(|one| one.contains(what)), "{what}: {found:#?} in\n{text}");
     };
     let refuted = good.replacen("  claims confirmed  ", "  claims refuted    ", 1);
     found(&walks, &refuted, "Refuted, saved as Confirmed: level 1");
     found(&walks, &good.replacen("10% less", "30% less", 1), "30% less is in no row");
-    let changed = |change: &dyn Fn(&mut pagewise_model::bench::tlb::Walks)| {
+    let changed = |change: &dyn Fn(&mut pagewise_model::bench::tlb::TlbBenchReport)| {
         let mut walked = support::walk::walks();
         change(&mut walked);
         support::walk::bench(walked)
@@ -121,7 +121,7 @@ fn bad_reports_of_benches_are_found() {
     found(&bare, &good, "advice without a figure: Use larger pages.");
     let wrong = changed(&|walks| {
         let claim = &mut walks.judgement.as_mut().unwrap().claims[0];
-        claim.evidence = Evidence::counted([false]);
+        claim.evidence = ClaimEvidence::counted([false]);
     });
     found(&wrong, &good, "against its evidence");
 }
@@ -136,7 +136,7 @@ fn saved_runs_fit_a_screen() {
             if file.extension().is_none_or(|end| end != "json") {
                 continue;
             }
-            read_report(&Run::from_json(&std::fs::read(file).unwrap()).unwrap(), &PLAIN);
+            read_report(&SavedRun::from_json(&std::fs::read(file).unwrap()).unwrap(), &PLAIN);
             seen += 1;
         }
     }
@@ -184,10 +184,10 @@ fn bad_reports_are_found() {
 fn many_arms_and_many_notes_fit_as_well() {
     let mut run = proven();
     let arm = |at: usize| {
-        verdict(&format!("arm-{at}"), Word::NoGain, "why", Some(effect(0.99, 0.97, 1.01)))
+        verdict(&format!("arm-{at}"), VerdictWord::NoGain, "why", Some(effect(0.99, 0.97, 1.01)))
     };
     run.experiment = Some(experiment((0..40).map(arm).collect()));
-    (run.outcome, run.receipt) = (Some(Outcome::NoGain { above_share: 0.02 }), None);
+    (run.outcome, run.receipt) = (Some(SessionOutcome::NoGain { above_share: 0.02 }), None);
     run.warnings =
         (0..40).map(|at| (0..24).map(|word| format!("note{at}.{word} ")).collect()).collect();
     let text = read_report(&run, &PLAIN);
@@ -197,7 +197,7 @@ fn many_arms_and_many_notes_fit_as_well() {
 #[test]
 fn where_nothing_was_tried_the_remedies_stand() {
     let mut run = proven();
-    (run.experiment, run.receipt, run.outcome) = (None, None, Some(Outcome::AdviceOnly));
+    (run.experiment, run.receipt, run.outcome) = (None, None, Some(SessionOutcome::AdviceOnly));
     let many = (0..40).map(|at| candidate(&format!("other-{at}"), "it does not fit", false));
     run.candidates.extend(many);
     let text = read_report(&run, &PLAIN);
@@ -213,11 +213,11 @@ fn what_one_arm_shows_is_not_proven_among_several() {
     let mut run = proven();
     let arm = |at: usize, low| {
         let found = effect(0.9, low, 0.98);
-        verdict(&format!("arm-{at}"), Word::CannotTell, "why", Some(found))
+        verdict(&format!("arm-{at}"), VerdictWord::CannotTell, "why", Some(found))
     };
     run.experiment = Some(experiment((0..7).map(|at| arm(at, 0.8)).collect()));
     (run.outcome, run.receipt) =
-        (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
+        (Some(SessionOutcome::CannotTell { why: "no arm is clear".into() }), None);
     let text = read_report(&run, &PLAIN);
     assert!(text.starts_with("not proven among 7 arms: arm-0 has 10% less time"), "{text}");
     assert!(text.contains("  not proven\n") && !text.contains("cannot tell"), "{text}");
@@ -226,15 +226,17 @@ fn what_one_arm_shows_is_not_proven_among_several() {
 #[test]
 fn one_run_is_no_figure() {
     let mut run = proven();
-    let once = Effect { runs: 1, ..effect(0.5, 0.1, 9.0) };
-    run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(once))]));
+    let once = ArmEffect { runs: 1, ..effect(0.5, 0.1, 9.0) };
+    run.experiment =
+        Some(experiment(vec![verdict("place", VerdictWord::CannotTell, "why", Some(once))]));
     (run.outcome, run.receipt) =
-        (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
+        (Some(SessionOutcome::CannotTell { why: "no arm is clear".into() }), None);
     let text = read_report(&run, &PLAIN);
     assert!(text.contains("place  open    too few runs") && !text.contains("50%"), "{text}");
     // The same when the interval is open, however many runs there were.
-    let open = Effect { runs: 9, ..effect(1.042, 0.01, 90.0) };
-    run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(open))]));
+    let open = ArmEffect { runs: 9, ..effect(1.042, 0.01, 90.0) };
+    run.experiment =
+        Some(experiment(vec![verdict("place", VerdictWord::CannotTell, "why", Some(open))]));
     let text = read_report(&run, &PLAIN);
     assert!(text.contains("place  open ") && !text.contains("4.2% more"), "{text}");
 }
@@ -245,25 +247,25 @@ proptest! {
         arms in proptest::collection::vec((0.01f64..20.0, 0.0f64..3.0, 0u32..40, 0usize..8), 0..12),
         width in 40usize..160,
     ) {
-        const WORDS: [Word; 8] = [
-            Word::Keep, Word::Likely, Word::NoGain, Word::Slower,
-            Word::Reject, Word::CannotTell, Word::NotTried, Word::CannotTell,
+        const WORDS: [VerdictWord; 8] = [
+            VerdictWord::Keep, VerdictWord::Likely, VerdictWord::NoGain, VerdictWord::Slower,
+            VerdictWord::Reject, VerdictWord::CannotTell, VerdictWord::NotTried, VerdictWord::CannotTell,
         ];
         let arms = arms.iter().enumerate().map(|(at, (ratio, spread, runs, word))| {
             let found = effect(*ratio, ratio * (-spread).exp(), ratio * spread.exp());
             let word = match WORDS[*word] {
                 // A verdict's word needs matching evidence.
-                Word::Keep if found.ratio_high >= 1.0 => Word::CannotTell,
-                Word::Slower if found.ratio_low <= 1.0 => Word::CannotTell,
+                VerdictWord::Keep if found.ratio_high >= 1.0 => VerdictWord::CannotTell,
+                VerdictWord::Slower if found.ratio_low <= 1.0 => VerdictWord::CannotTell,
                 word => word,
             };
-            let found = (*runs > 0).then_some(Effect { runs: *runs, ..found });
+            let found = (*runs > 0).then_some(ArmEffect { runs: *runs, ..found });
             verdict(&format!("arm-{at}"), word, "why", found)
         });
         let mut run = proven();
         run.experiment = Some(experiment(arms.collect()));
-        (run.outcome, run.receipt) = (Some(Outcome::NothingKept), None);
-        read_report(&run, &Style { width, ..PLAIN });
+        (run.outcome, run.receipt) = (Some(SessionOutcome::NothingKept), None);
+        read_report(&run, &TerminalStyle { width, ..PLAIN });
     }
 }
 
@@ -273,7 +275,8 @@ fn what_a_budget_lacks_is_told_before_the_first_run_of_an_arm() {
     let slowest =
         run.look.as_ref().unwrap().runs.iter().map(|usage| usage.wall_ns.0).max().unwrap();
     let mut line = |budget_ns: Option<Nanos>| {
-        run.spec = Some(Spec { budget_ns, ..Spec::new(vec!["app".into()], "/".into(), 1) });
+        run.spec =
+            Some(SessionSpec { budget_ns, ..SessionSpec::new(vec!["app".into()], "/".into(), 1) });
         budget_line(&run)
     };
     assert_eq!((line(None), line(Some(Nanos(4 * slowest)))), (None, None));

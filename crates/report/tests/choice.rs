@@ -4,18 +4,20 @@
 
 mod support;
 
-use pagewise_model::bench::file::Arm;
-use pagewise_model::bench::tlb::Order;
-use pagewise_model::body::Body;
+use pagewise_model::bench::file::ReadWay;
+use pagewise_model::bench::tlb::AccessOrder;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{Choice, Demand, FileState, FolioPart, Forecast, TimeParts, Trial};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::choice::{
+    FileState, FolioClassShare, ReadChoice, ReadDemand, ReadForecast, ReadTrial, TimeParts,
+};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render, render_whole};
+use pagewise_report::{TerminalStyle, headline, render, render_whole};
 use support::{HOSTILE, PLAIN, assert_harmless, check, read_report};
 
-fn forecast(arm: Arm, ms: [f64; 5]) -> Forecast {
+fn forecast(arm: ReadWay, ms: [f64; 5]) -> ReadForecast {
     let [set_up_ns, first_ns, blocks_ns, bytes_ns, tear_down_ns] = ms.map(|ms| ms * 1e6);
     let parts = TimeParts {
         set_up_ns,
@@ -25,14 +27,19 @@ fn forecast(arm: Arm, ms: [f64; 5]) -> Forecast {
         tear_down_ns,
         ..TimeParts::default()
     };
-    Forecast { arm, total_ns: parts.total_ns(), parts }
+    ReadForecast { arm, total_ns: parts.total_ns(), parts }
 }
 
-fn choice() -> Choice {
-    let share = |folios, share| FolioPart { folios, share };
-    Choice {
+fn choice() -> ReadChoice {
+    let share = |folios, share| FolioClassShare { folios, share };
+    ReadChoice {
         path: "/srv/big.db".to_owned(),
-        demand: Demand { order: Order::Random, block_bytes: Bytes::kib(16), passes: 3, threads: 1 },
+        demand: ReadDemand {
+            order: AccessOrder::Random,
+            block_bytes: Bytes::kib(16),
+            passes: 3,
+            threads: 1,
+        },
         state: FileState {
             size_bytes: Bytes::mib(512),
             cached_share: 1.0,
@@ -45,9 +52,9 @@ fn choice() -> Choice {
         file_system: "ext4".to_owned(),
         error_share: 0.043,
         forecasts: vec![
-            forecast(Arm::PlacePopulate, [4.5, 0.5, 9.0, 54.0, 2.0]),
-            forecast(Arm::Map, [0.0, 12.0, 15.0, 90.0, 2.0]),
-            forecast(Arm::Read, [0.0, 0.0, 45.0, 105.0, 0.0]),
+            forecast(ReadWay::PlacePopulate, [4.5, 0.5, 9.0, 54.0, 2.0]),
+            forecast(ReadWay::Map, [0.0, 12.0, 15.0, 90.0, 2.0]),
+            forecast(ReadWay::Read, [0.0, 0.0, 45.0, 105.0, 0.0]),
         ],
         trials: Vec::new(),
         trial_error_share: None,
@@ -58,9 +65,10 @@ fn choice() -> Choice {
     }
 }
 
-fn run(choice: Choice) -> Run {
-    let mut run = Run::new(RunKind::Choose, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.body = Some(Body::Choice(choice));
+fn run(choice: ReadChoice) -> SavedRun {
+    let mut run =
+        SavedRun::new(RunKind::Choose, String::new(), 1_700_000_000_000_000_000, Vec::new());
+    run.body = Some(RunBody::Choice(choice));
     run
 }
 
@@ -69,13 +77,13 @@ fn a_choice_with_what_each_way_pays() {
     let run = run(choice());
     check("choice.txt", &render(&run, &PLAIN));
     assert!(headline(&run).ends_with("the next best 70% more"), "{}", headline(&run));
-    assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+    assert_eq!(SavedRun::from_json(run.to_json().as_bytes()).unwrap(), run);
 }
 
 #[test]
 fn all_ways_there_are_fit_a_screen() {
     let mut many = choice();
-    many.forecasts = many.forecasts.iter().cycle().take(Arm::ALL.len()).cloned().collect();
+    many.forecasts = many.forecasts.iter().cycle().take(ReadWay::ALL.len()).cloned().collect();
     let text = read_report(&run(many.clone()), &PLAIN);
     assert!(text.contains("ways that take longer: --verbose"), "{text}");
     let whole = render_whole(&run(many), &PLAIN);
@@ -89,8 +97,8 @@ fn what_was_measured_and_what_is_not_cached_have_columns() {
     measured.state.assumed = None;
     measured.calibration_age_ns = Nanos(0);
     measured.forecasts[2].parts.device_ns = 50e6;
-    let trial = |arm, ms: u64| Trial { arm, total_ns: vec![Nanos::millis(ms)], refused: None };
-    measured.trials = vec![trial(Arm::PlacePopulate, 100), trial(Arm::Read, 120)];
+    let trial = |arm, ms: u64| ReadTrial { arm, total_ns: vec![Nanos::millis(ms)], refused: None };
+    measured.trials = vec![trial(ReadWay::PlacePopulate, 100), trial(ReadWay::Read, 120)];
     check("choice-measured.txt", &render(&run(measured), &PLAIN));
 }
 
@@ -101,7 +109,7 @@ fn nothing_to_choose_from_is_said() {
     none.reasons = vec!["No choice: no way has prices here.".to_owned()];
     let text = render(&run(none), &PLAIN);
     assert!(text.starts_with("No choice") && !text.contains("should take"), "{text}");
-    let empty = Run::new(RunKind::Choose, String::new(), 0, Vec::new());
+    let empty = SavedRun::new(RunKind::Choose, String::new(), 0, Vec::new());
     assert_eq!(headline(&empty), "nothing was examined");
 }
 
@@ -113,7 +121,7 @@ fn names_of_others_stay_harmless() {
     hostile.state.assumed = Some(HOSTILE.to_owned());
     hostile.reasons = vec![HOSTILE.to_owned(); 2];
     for width in [40, 80] {
-        let style = Style { width, ..PLAIN };
+        let style = TerminalStyle { width, ..PLAIN };
         let text = render(&run(hostile.clone()), &style);
         assert_harmless(&text);
         assert!(text.lines().all(|line| cells(line) <= width), "{text}");

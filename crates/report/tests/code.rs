@@ -5,13 +5,13 @@
 mod support;
 
 use pagewise_model::Bytes;
-use pagewise_model::cache::{CacheOutcome, CacheReport, CacheVerb, Slot};
-use pagewise_model::fold::Changes;
-use pagewise_model::run::Run;
-use pagewise_model::text::Coverage;
+use pagewise_model::cache::{CacheAction, CacheOutcome, CacheReport, CacheSlot};
+use pagewise_model::fold::FoldChanges;
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::TextCoverage;
 use pagewise_model::text_report::TextReport;
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, link_script, render};
+use pagewise_report::{TerminalStyle, headline, link_script, render};
 use support::code::{
     cache_run, cached, explained, file, fold_run, folded, process, status, text_run,
 };
@@ -22,7 +22,7 @@ fn the_cache_of_files_and_what_became_of_them() {
     let run = cache_run(cached());
     check("cache.txt", &render(&run, &PLAIN));
     assert_eq!(headline(&run), "2 of 6 files all in huge folios now");
-    let saved = Run::from_json(run.to_json().as_bytes()).unwrap();
+    let saved = SavedRun::from_json(run.to_json().as_bytes()).unwrap();
     assert_eq!(saved, run);
 }
 
@@ -46,11 +46,11 @@ fn files_warmed_with_libraries() {
 fn a_copy_laid_out_for_huge_pages() {
     let run = fold_run(folded());
     check("text-fold.txt", &render(&run, &PLAIN));
-    assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+    assert_eq!(SavedRun::from_json(run.to_json().as_bytes()).unwrap(), run);
     let script = link_script(&folded().link);
     assert!(script.starts_with("/* ") && script.ends_with("*/\nSECTIONS {}\n"), "{script}");
     let mut unchanged = folded();
-    unchanged.changes = Changes::default();
+    unchanged.changes = FoldChanges::default();
     let run = fold_run(unchanged);
     assert!(headline(&run).starts_with("nothing to change"), "{}", headline(&run));
     assert!(render(&run, &PLAIN).contains("no byte changed"));
@@ -73,13 +73,13 @@ fn sums_over_processes_and_over_files() {
 fn saved_forms_come_back() {
     for report in [explained(), process(), status(None)] {
         let run = text_run(report);
-        assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+        assert_eq!(SavedRun::from_json(run.to_json().as_bytes()).unwrap(), run);
     }
 }
 
 #[test]
 fn a_narrow_terminal_without_unicode_and_nothing_at_all() {
-    let narrow = Style { width: 60, unicode: false, ..PLAIN };
+    let narrow = TerminalStyle { width: 60, unicode: false, ..PLAIN };
     for run in [cache_run(cached()), text_run(explained()), text_run(process())] {
         let text = render(&run, &narrow);
         assert!(text.is_ascii() && text.lines().all(|line| cells(line) <= 60), "{text}");
@@ -89,7 +89,7 @@ fn a_narrow_terminal_without_unicode_and_nothing_at_all() {
     assert_eq!(headline(&nothing), "nothing was examined");
     let TextReport::ExplainFile { slot_bytes, mut file } = explained() else { panic!("a file") };
     file.areas.clear();
-    file.size = Coverage::default();
+    file.size = TextCoverage::default();
     let empty = text_run(TextReport::ExplainFile { slot_bytes, file });
     assert!(
         headline(&empty).starts_with("new starts have nothing of text"),
@@ -100,10 +100,10 @@ fn a_narrow_terminal_without_unicode_and_nothing_at_all() {
 
 #[test]
 fn text_of_others_is_text_everywhere() {
-    let mut hostile = file(HOSTILE, &[Slot::Part]);
+    let mut hostile = file(HOSTILE, &[CacheSlot::Part]);
     hostile.file_system = HOSTILE.into();
     hostile.outcome = Some(CacheOutcome::Refused { why: HOSTILE.into(), help: HOSTILE.into() });
-    let report = CacheReport { verb: CacheVerb::Evict, files: vec![hostile], ..cached() };
+    let report = CacheReport { verb: CacheAction::Evict, files: vec![hostile], ..cached() };
     let TextReport::ExplainProcess { slot_bytes, mut process } = process() else {
         panic!("a process")
     };
@@ -123,7 +123,7 @@ fn text_of_others_is_text_everywhere() {
 #[test]
 fn files_of_any_size_have_one_line_of_map() {
     for count in [1, 79, 80, 1000, 100_000] {
-        let slots = vec![Slot::Huge; count];
+        let slots = vec![CacheSlot::Huge; count];
         let report = CacheReport { files: vec![file("x", &slots)], ..cached() };
         let text = render(&cache_run(report), &PLAIN);
         let is_map = |line: &&str| line.trim_start().chars().all(|c| c == 'H') && !line.is_empty();

@@ -5,11 +5,11 @@
 mod support;
 
 use pagewise_model::Bytes;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::text_report::TextReport;
-use pagewise_model::text_system::Cleaner;
+use pagewise_model::text_system::HugePageCleaner;
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
+use pagewise_report::{TerminalStyle, headline, render};
 use support::code::{
     collapse_run, collapsed, explained, hugetext_system, plain_system, system_run,
 };
@@ -48,8 +48,8 @@ fn a_kernel_with_hugetext_as_it_is_and_changed() {
         (system.cleaned, system.after) = (Some(cleaner), Some(system.before));
         headline(&system_run(system))
     };
-    assert_eq!(cleaned(Cleaner::Caches), "the page cache was dropped");
-    assert!(cleaned(Cleaner::Split).contains("split"));
+    assert_eq!(cleaned(HugePageCleaner::Caches), "the page cache was dropped");
+    assert!(cleaned(HugePageCleaner::Split).contains("split"));
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn saved_forms_come_back() {
     let all =
         [collapse_run(collapsed()), system_run(plain_system()), system_run(hugetext_system(true))];
     for run in all {
-        assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+        assert_eq!(SavedRun::from_json(run.to_json().as_bytes()).unwrap(), run);
     }
 }
 
 #[test]
 fn a_narrow_terminal_without_unicode_and_text_of_others() {
-    let narrow = Style { width: 60, unicode: false, ..PLAIN };
+    let narrow = TerminalStyle { width: 60, unicode: false, ..PLAIN };
     let mut hostile = collapsed();
     hostile.name = HOSTILE.into();
     for part in &mut hostile.parts {

@@ -5,8 +5,8 @@
 mod support;
 
 use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesData};
-use pagewise_model::fault::{Fault, Interpreter};
-use pagewise_report::faults::{Export, Form, scripts};
+use pagewise_model::fault::{PageFault, ScriptInterpreter};
+use pagewise_report::faults::{FaultExport, FaultListForm, scripts};
 use pagewise_report::render_whole;
 use prost::Message;
 use serde_json::Value;
@@ -14,32 +14,32 @@ use support::faults::{faults, names, run};
 use support::{PLAIN, check};
 
 /// The list, exported in parts of `part` faults.
-fn exported(form: Form, part: usize) -> String {
+fn exported(form: FaultListForm, part: usize) -> String {
     String::from_utf8(bytes(form, part)).unwrap()
 }
 
-fn bytes(form: Form, part: usize) -> Vec<u8> {
-    let (names, mut export) = (names(), Export::new(form, true));
+fn bytes(form: FaultListForm, part: usize) -> Vec<u8> {
+    let (names, mut export) = (names(), FaultExport::new(form, true));
     let text: String = faults().chunks(part).map(|part| export.take(&names, part)).collect();
     [text.into_bytes(), export.finish(&run())].concat()
 }
 
-fn parsed(form: Form) -> Value {
+fn parsed(form: FaultListForm) -> Value {
     serde_json::from_str(&exported(form, 4)).unwrap()
 }
 
 #[test]
 fn every_form_is_as_reviewed_and_does_not_depend_on_the_parts() {
     let forms = [
-        (Form::Table, "faults-table.txt"),
-        (Form::Pagein, "faults-pagein.txt"),
-        (Form::Json, "faults.jsonl"),
-        (Form::Folded, "faults.folded"),
-        (Form::FoldedNs, "faults-ns.folded"),
-        (Form::Perf, "faults-perf.txt"),
-        (Form::Chrome, "faults-chrome.json"),
-        (Form::Firefox, "faults-firefox.json"),
-        (Form::Html, "faults.html"),
+        (FaultListForm::Table, "faults-table.txt"),
+        (FaultListForm::Pagein, "faults-pagein.txt"),
+        (FaultListForm::Json, "faults.jsonl"),
+        (FaultListForm::Folded, "faults.folded"),
+        (FaultListForm::FoldedNs, "faults-ns.folded"),
+        (FaultListForm::Perf, "faults-perf.txt"),
+        (FaultListForm::Chrome, "faults-chrome.json"),
+        (FaultListForm::Firefox, "faults-firefox.json"),
+        (FaultListForm::Html, "faults.html"),
     ];
     for (form, name) in forms {
         let text = exported(form, 100);
@@ -55,7 +55,7 @@ fn the_summary_is_as_reviewed() {
 
 #[test]
 fn trace_events_have_what_their_readers_need() {
-    let trace = parsed(Form::Chrome);
+    let trace = parsed(FaultListForm::Chrome);
     let events = trace["traceEvents"].as_array().unwrap();
     assert_eq!(events.len(), faults().len());
     for event in events {
@@ -71,31 +71,34 @@ fn trace_events_have_what_their_readers_need() {
             other => panic!("{other}: {event}"),
         }
     }
-    let empty = Export::new(Form::Chrome, true).finish(&run());
+    let empty = FaultExport::new(FaultListForm::Chrome, true).finish(&run());
     let empty: Value = serde_json::from_slice(&empty).unwrap();
     assert_eq!(empty["traceEvents"].as_array().unwrap().len(), 0);
 }
 
 #[test]
 fn opentelemetry_has_number_and_time_of_each_stack() {
-    let whole = bytes(Form::Otlp, 4);
-    assert_eq!(bytes(Form::Otlp, 1), whole);
+    let whole = bytes(FaultListForm::Otlp, 4);
+    assert_eq!(bytes(FaultListForm::Otlp, 1), whole);
     let data = ProfilesData::decode(&whole[..]).unwrap();
     let texts = &data.dictionary.as_ref().unwrap().string_table;
     let [numbers, times] = &data.resource_profiles[0].scope_profiles[0].profiles[..] else {
         panic!("{data:?}")
     };
     let sum = |profile: &Profile| profile.samples.iter().map(|s| s.values[0]).sum::<i64>();
-    let latency = |fault: &Fault| fault.latency_ns.known().map_or(0, |ns| ns.0.cast_signed());
+    let latency = |fault: &PageFault| fault.latency_ns.known().map_or(0, |ns| ns.0.cast_signed());
     assert_eq!(sum(numbers), faults().len() as i64);
     assert_eq!(sum(times), faults().iter().map(latency).sum::<i64>());
     assert!(texts.iter().any(|text| text == "latency"), "{texts:?}");
-    assert!(!bytes(Form::Pprof, 4).is_empty() && bytes(Form::Pprof, 4) == bytes(Form::Pprof, 1));
+    assert!(
+        !bytes(FaultListForm::Pprof, 4).is_empty()
+            && bytes(FaultListForm::Pprof, 4) == bytes(FaultListForm::Pprof, 1)
+    );
 }
 
 #[test]
 fn a_profile_has_a_marker_and_a_sample_for_each_fault_on_its_thread() {
-    let profile = parsed(Form::Firefox);
+    let profile = parsed(FaultListForm::Firefox);
     for key in ["startTime", "interval", "version", "preprocessedProfileVersion"] {
         assert!(profile["meta"][key].is_number(), "{key}");
     }
@@ -119,7 +122,7 @@ fn a_profile_has_a_marker_and_a_sample_for_each_fault_on_its_thread() {
 
 #[test]
 fn perf_script_has_a_line_and_frames_and_a_blank_for_each_fault() {
-    let text = exported(Form::Perf, 3);
+    let text = exported(FaultListForm::Perf, 3);
     let events: Vec<&str> = text.split_terminator("\n\n").collect();
     assert_eq!(events.len(), faults().len());
     for event in &events {
@@ -142,7 +145,7 @@ fn perf_script_has_a_line_and_frames_and_a_blank_for_each_fault() {
 
 #[test]
 fn a_page_needs_nothing_from_outside_and_has_a_cell_for_each_page() {
-    let page = exported(Form::Html, 5);
+    let page = exported(FaultListForm::Html, 5);
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert_eq!(page.matches("<script").count(), 1, "the one for lines to be copied");
     for outside in ["href=", "src=", "url("] {
@@ -163,7 +166,7 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
         (one.order, one.page_address) = (page, 0x7e00_0000_0000 + page * 4096);
         all.push(one);
     }
-    let mut export = Export::new(Form::Html, true);
+    let mut export = FaultExport::new(FaultListForm::Html, true);
     assert_eq!(export.take(&names, &all), "");
     let page = String::from_utf8(export.finish(&run())).unwrap();
     assert!(page.contains("20,000 pages; each cell is 8 pages"), "{}", &page[..2000]);
@@ -173,7 +176,7 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
 #[test]
 fn an_interpreter_that_names_nothing_says_what_lets_it() {
     let said = |name: &str, functions, has_map, is_attached| {
-        let interpreter = Interpreter { name: name.to_owned(), functions, has_map };
+        let interpreter = ScriptInterpreter { name: name.to_owned(), functions, has_map };
         scripts(&interpreter, is_attached)
     };
     let cases = [

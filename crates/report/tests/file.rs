@@ -4,18 +4,18 @@
 
 mod support;
 
-use pagewise_model::bench::file::{Arm, Cell, Readings, Residency};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{CacheResidency, FileBenchReport, FileCell, ReadWay};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::constructed::cell;
-use pagewise_report::Picture;
-use pagewise_report::Style;
+use pagewise_report::SvgPicture;
+use pagewise_report::TerminalStyle;
 use pagewise_report::bench::file::{csv, section, svg};
 use proptest::prelude::*;
 use support::file::{bench, point, readings};
 use support::forms::{Forms, assert_whole};
 use support::{HOSTILE, PLAIN, check};
 
-fn forms(readings: Readings, caption: &str) -> Forms {
+fn forms(readings: FileBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) =
         (section(&readings, &PLAIN), csv(&readings), svg(&readings, caption).wide);
     Forms { run: bench(readings), section, csv, svg }
@@ -66,8 +66,9 @@ fn a_run_that_knows_nothing_says_so() {
 fn what_is_incomplete_is_said_first_and_the_headline_names_its_cell() {
     let mut busy = readings();
     // The time was up before any cached cell was read in order.
-    let is_usual =
-        |cell: &Cell| (cell.residency, cell.order) == (Residency::Warm, Order::Sequential);
+    let is_usual = |cell: &FileCell| {
+        (cell.residency, cell.order) == (CacheResidency::Warm, AccessOrder::Sequential)
+    };
     for point in busy.points.iter_mut().filter(|point| is_usual(&point.cell)) {
         point.samples.clear();
         point.refused = Some("the time for all cells was up".into());
@@ -81,7 +82,7 @@ fn what_is_incomplete_is_said_first_and_the_headline_names_its_cell() {
     assert_eq!(text.matches("have no figure").count(), 1, "{text}");
 }
 
-fn hostile() -> Readings {
+fn hostile() -> FileBenchReport {
     let mut readings = readings();
     readings.source.path = Some(HOSTILE.into());
     readings.points[0].refused = Some(HOSTILE.into());
@@ -106,10 +107,10 @@ proptest! {
     ) {
         let mut any = readings();
         let block_bytes = pagewise_model::Bytes(block);
-        let more = times.iter().zip(Arm::ALL.iter().copied()).map(|(ms, arm)| point(Cell { block_bytes, ..cell(arm) }, *ms));
+        let more = times.iter().zip(ReadWay::ALL.iter().copied()).map(|(ms, arm)| point(FileCell { block_bytes, ..cell(arm) }, *ms));
         any.points.extend(more);
-        let text = section(&any, &Style { width, ..PLAIN });
-        let Picture { wide, narrow } = svg(&any, "x");
+        let text = section(&any, &TerminalStyle { width, ..PLAIN });
+        let SvgPicture { wide, narrow } = svg(&any, "x");
         for drawn in [wide, narrow] {
             assert_whole(&drawn, &text, width);
         }

@@ -5,16 +5,16 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::bench::memory::{FirstTouch, Way};
-use pagewise_report::Picture;
-use pagewise_report::Style;
+use pagewise_model::bench::memory::{MemoryBenchReport, MemoryBenchWay};
+use pagewise_report::SvgPicture;
+use pagewise_report::TerminalStyle;
 use pagewise_report::bench::memory::{csv, section, svg};
 use proptest::prelude::*;
 use support::first_touch::{bench, point, touches};
 use support::forms::{Forms, assert_whole};
 use support::{HOSTILE, PLAIN, check};
 
-fn forms(touches: FirstTouch, caption: &str) -> Forms {
+fn forms(touches: MemoryBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) =
         (section(&touches, &PLAIN), csv(&touches), svg(&touches, caption).wide);
     Forms { run: bench(touches), section, csv, svg }
@@ -62,7 +62,7 @@ fn a_run_that_knows_nothing_says_so() {
     forms(empty, "").assert_says_only("first touches: nothing was measured on demand");
 }
 
-fn hostile() -> FirstTouch {
+fn hostile() -> MemoryBenchReport {
     let mut touches = touches();
     touches.bound_by = HOSTILE.into();
     touches.unavailable[0].why = HOSTILE.into();
@@ -92,9 +92,9 @@ proptest! {
         width in 40usize..90,
     ) {
         let mut any = touches();
-        any.points.extend(times.iter().map(|ns| point(Way::PopulateWrite, *ns, *ns, 0)));
-        let text = section(&any, &Style { width, ..PLAIN });
-        let Picture { wide, narrow } = svg(&any, "x");
+        any.points.extend(times.iter().map(|ns| point(MemoryBenchWay::PopulateWrite, *ns, *ns, 0)));
+        let text = section(&any, &TerminalStyle { width, ..PLAIN });
+        let SvgPicture { wide, narrow } = svg(&any, "x");
         for drawn in [wide, narrow] {
             assert_whole(&drawn, &text, width);
         }

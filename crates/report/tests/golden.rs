@@ -5,15 +5,15 @@
 mod support;
 
 use pagewise_model::constructed;
-use pagewise_model::plan::{ContainerLines, Receipt};
-use pagewise_model::run::{Outcome, RunKind};
-use pagewise_model::service::Mode;
+use pagewise_model::plan::{ContainerLines, RemedyReceipt};
+use pagewise_model::run::{RunKind, SessionOutcome};
+use pagewise_model::service::ServiceMode;
 use pagewise_model::spec::ServerSpec;
-use pagewise_model::trial::Quantity;
-use pagewise_model::trial::{Ratio, Word};
+use pagewise_model::trial::ComparedQuantity;
+use pagewise_model::trial::{TimeRatio, VerdictWord};
 use pagewise_report::{
-    RunHead, Style, compare, csv, headline, history_table, look_section, markdown, receipt_section,
-    render_whole as render,
+    RunHead, TerminalStyle, compare, csv, headline, history_table, look_section, markdown,
+    receipt_section, render_whole as render,
 };
 use support::{
     PLAIN, candidate, compare_two, doctor, effect, experiment, proven, run, slower_ab, traced_look,
@@ -32,7 +32,7 @@ fn a_proven_gain() {
     check("proven", &render(&run, &PLAIN));
     run.experiment.as_mut().unwrap().verdicts.truncate(1);
     (run.receipt, run.machine) = (None, None);
-    check("proven-60", &render(&run, &Style { width: 60, unicode: false, ..PLAIN }));
+    check("proven-60", &render(&run, &TerminalStyle { width: 60, unicode: false, ..PLAIN }));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_slower_second_command_for_a_pull_request() {
     let text = markdown(&slower_ab());
     assert!(text.contains("| slower: a loss over 1% is proven |"), "{text}");
     let mut faster = slower_ab();
-    faster.experiment.as_mut().unwrap().verdicts[0].word = Word::Keep;
+    faster.experiment.as_mut().unwrap().verdicts[0].word = VerdictWord::Keep;
     assert!(markdown(&faster).contains("| faster: "));
 }
 
@@ -60,7 +60,7 @@ fn a_remedy_that_fits_and_has_no_verdict_says_why() {
     let mut run = proven();
     run.candidates.push(candidate("malloc-keep", "churn", true));
     run.experiment.as_mut().unwrap().verdicts.truncate(1);
-    let said = |run: &pagewise_model::run::Run| {
+    let said = |run: &pagewise_model::run::SavedRun| {
         render(run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(said(&run).contains("but no run of this arm counted"), "{}", said(&run));
@@ -85,7 +85,7 @@ fn a_service_under_load() {
 #[test]
 fn where_memory_decides_a_service_shows_cpu_per_request_beside() {
     let mut run = support::served();
-    run.experiment.as_mut().unwrap().design.quantity = Quantity::Memory;
+    run.experiment.as_mut().unwrap().design.quantity = ComparedQuantity::Memory;
     let text = render(&run, &PLAIN);
     assert!(text.contains("(memory, p99 and CPU per request against the first row)"), "{text}");
 }
@@ -99,7 +99,7 @@ fn two_sessions_of_a_service() {
     let service = b.service.as_mut().unwrap();
     service.pairs.truncate(1);
     service.pairs[0].plain.windows.iter_mut().for_each(|window| window.cpu_ns.0 *= 2);
-    let cost = Ratio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 };
+    let cost = TimeRatio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 };
     check("compare-service", &compare_two(&a, &b, Some(&cost)).text(&PLAIN));
 }
 
@@ -111,16 +111,16 @@ fn a_receipt_for_a_service() {
         compose: lines(&["services:", "  NAME:", "    environment:", "      A: \"1\""]),
         kubernetes: lines(&["env:", "- name: A", "  value: \"1\""]),
     };
-    let receipt = Receipt { containers: Some(containers), ..support::receipt() };
+    let receipt = RemedyReceipt { containers: Some(containers), ..support::receipt() };
     check("receipt-service", &receipt_section(&receipt, true).text(&PLAIN));
 }
 
 #[test]
 fn a_headline_names_the_guard_that_rejected_the_best_arm() {
     let mut run = support::served();
-    run.outcome = Some(Outcome::NothingKept);
+    run.outcome = Some(SessionOutcome::NothingKept);
     let verdicts = &mut run.experiment.as_mut().unwrap().verdicts;
-    verdicts.retain(|verdict| verdict.word == Word::Reject);
+    verdicts.retain(|verdict| verdict.word == VerdictWord::Reject);
     assert_eq!(
         headline(&run),
         "nothing worth keeping; 1 arm tried, all refused; malloc-keep is rejected: 40% more p99 latency: guard p99<+20%"
@@ -134,9 +134,9 @@ fn a_service_that_ran_already() {
     let server = ServerSpec::Running { pid: 4711 };
     run.spec = Some(support::service::asked("served 6379", server, "shoot {port} 100000"));
     let service = run.service.as_mut().unwrap();
-    service.mode = Mode::Toggle;
+    service.mode = ServiceMode::Toggle;
     service.mode_why = "the process runs already".into();
-    service.pairs.iter_mut().for_each(|pair| pair.mode = Mode::Toggle);
+    service.pairs.iter_mut().for_each(|pair| pair.mode = ServiceMode::Toggle);
     drop(service.pairs.remove(1));
     check("service-toggle", &render(&run, &PLAIN));
     run.service.as_mut().unwrap().pairs.clear();
@@ -158,7 +158,7 @@ fn the_program_as_it_is() {
 #[test]
 fn advice_only() {
     let mut run = proven();
-    run.outcome = Some(Outcome::AdviceOnly);
+    run.outcome = Some(SessionOutcome::AdviceOnly);
     (run.experiment, run.look, run.receipt) = (None, None, None);
     check("advice", &render(&run, &PLAIN));
 }
@@ -166,14 +166,15 @@ fn advice_only() {
 #[test]
 fn nothing_to_gain() {
     let why = "page costs and wake-ups are at most 0.8% of its time".to_owned();
-    let run = run(RunKind::Tune, Some(Outcome::NothingToGain { why }));
+    let run = run(RunKind::Tune, Some(SessionOutcome::NothingToGain { why }));
     check("nothing-to-gain", &render(&run, &PLAIN));
 }
 
 #[test]
 fn interrupted_before_the_first_block_was_finished() {
-    let mut run = run(RunKind::Tune, Some(Outcome::Interrupted));
-    let mut all = experiment(vec![verdict("heap-huge", Word::NotTried, "no run counted", None)]);
+    let mut run = run(RunKind::Tune, Some(SessionOutcome::Interrupted));
+    let mut all =
+        experiment(vec![verdict("heap-huge", VerdictWord::NotTried, "no run counted", None)]);
     all.blocks.drain(..2);
     all.interrupted = true;
     run.experiment = Some(all);
@@ -188,9 +189,9 @@ fn two_runs_of_different_machines() {
         machine.kernel = "6.1.0-test".into();
     }
     b.look.as_mut().unwrap().runs.truncate(1);
-    let change = Ratio { ratio: 0.8, ratio_low: 0.75, ratio_high: 0.85 };
+    let change = TimeRatio { ratio: 0.8, ratio_low: 0.75, ratio_high: 0.85 };
     check("compare", &compare_two(&a, &b, Some(&change)).text(&PLAIN));
-    let open = Ratio { ratio_high: 1.02, ..change.clone() };
+    let open = TimeRatio { ratio_high: 1.02, ..change.clone() };
     let text = compare_two(&a, &b, Some(&open)).text(&PLAIN);
     assert!(text.contains("cannot tell whether the time changed: 20% less"), "{text}");
     assert!(compare_two(&a, &b, None).text(&PLAIN).contains("too few for a verdict"));
@@ -223,7 +224,7 @@ fn the_history() {
 fn the_time_of_the_host_is_reported_where_it_differs() {
     let mut run = proven();
     let effect = run.experiment.as_mut().unwrap().verdicts[0].effect.as_mut().unwrap();
-    effect.without_host = Some(Ratio { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6 });
+    effect.without_host = Some(TimeRatio { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6 });
     let line = "without the host's time: 47% less (40..50%)";
     let text = render(&run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(line), "{text}");
@@ -242,15 +243,27 @@ fn headlines_of_every_outcome_fit_a_line() {
     };
     let arms = || vec!["place".to_owned()];
     assert_eq!(
-        headline(0.996, 0.982, 1.01, Word::NoGain, Outcome::NoGain { above_share: 0.02 }),
+        headline(
+            0.996,
+            0.982,
+            1.01,
+            VerdictWord::NoGain,
+            SessionOutcome::NoGain { above_share: 0.02 }
+        ),
         "no gain above 2%: the best of 1 arm, place, has 0.4% less time (-1.0..1.8%)"
     );
     assert_eq!(
-        headline(1.1, 0.9, 1.3, Word::CannotTell, Outcome::CannotTell { why: "x".into() }),
+        headline(
+            1.1,
+            0.9,
+            1.3,
+            VerdictWord::CannotTell,
+            SessionOutcome::CannotTell { why: "x".into() }
+        ),
         "cannot tell: place has 10% more time (-10..30%) so far"
     );
     assert_eq!(
-        headline(0.95, 0.9, 0.99, Word::Likely, Outcome::Likely { arms: arms() }),
+        headline(0.95, 0.9, 0.99, VerdictWord::Likely, SessionOutcome::Likely { arms: arms() }),
         "likely place: 5.0% less time (1.0..10.0%), 95% sure"
     );
     assert_eq!(
@@ -259,7 +272,7 @@ fn headlines_of_every_outcome_fit_a_line() {
     );
     let halted = |why: &str| {
         let mut run = proven();
-        run.outcome = Some(Outcome::CannotTell { why: why.into() });
+        run.outcome = Some(SessionOutcome::CannotTell { why: why.into() });
         run.experiment.as_mut().unwrap().halted = Some(why.into());
         pagewise_report::headline(&run)
     };
@@ -269,8 +282,9 @@ fn headlines_of_every_outcome_fit_a_line() {
 #[test]
 fn what_cannot_be_told_is_an_open_arm() {
     let arm = |name: &str, word, ratio| verdict(name, word, "why", Some(effect(ratio, 0.9, 1.1)));
-    let mut run = run(RunKind::Tune, Some(Outcome::CannotTell { why: "place: why".into() }));
-    let arms = vec![arm("pool", Word::NoGain, 0.98), arm("place", Word::CannotTell, 1.02)];
+    let mut run = run(RunKind::Tune, Some(SessionOutcome::CannotTell { why: "place: why".into() }));
+    let arms =
+        vec![arm("pool", VerdictWord::NoGain, 0.98), arm("place", VerdictWord::CannotTell, 1.02)];
     run.experiment = Some(experiment(arms));
     let text = headline(&run);
     assert_eq!(text, "cannot tell: place has 2.0% more time (-10..10%) so far");

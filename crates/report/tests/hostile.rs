@@ -4,12 +4,12 @@
 
 mod support;
 
-use pagewise_model::diagnosis::{Basis, CostKind};
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::Word;
+use pagewise_model::diagnosis::{CostBasis, CostKind};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
+use pagewise_model::trial::VerdictWord;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
-use pagewise_report::{Style, html, markdown, render, render_whole};
+use pagewise_report::{TerminalStyle, html, markdown, render, render_whole};
 use proptest::prelude::*;
 use support::{
     assert_harmless, candidate, compare_two, cost, doctor, effect, experiment, proven, run, verdict,
@@ -17,7 +17,7 @@ use support::{
 
 const HOSTILE: &str = "x\x1b]0;owned\x07\u{9b}2J\u{202e}cod\u{2066}\r\n\t\u{200b}| `<b>` @all";
 
-fn hostile_run() -> Run {
+fn hostile_run() -> SavedRun {
     let mut run = proven();
     run.command = vec![HOSTILE.into(), "\x1b[1m".into()];
     run.id = HOSTILE.into();
@@ -33,20 +33,25 @@ fn hostile_run() -> Run {
         machine.cpu_model = HOSTILE.into();
     }
     if let Some(diagnosis) = &mut run.diagnosis {
-        diagnosis.costs.push(cost(CostKind::Wakeups, 0.1, Basis::UpperBound, HOSTILE));
+        diagnosis.costs.push(cost(CostKind::Wakeups, 0.1, CostBasis::UpperBound, HOSTILE));
         diagnosis.disagreements.push(HOSTILE.into());
         if let Fact::Known(time) = &mut diagnosis.kernel_time {
             time.symbol_share.insert(0, (HOSTILE.into(), 0.5));
         }
     }
-    run.experiment.as_mut().unwrap().verdicts.push(verdict(HOSTILE, Word::Reject, HOSTILE, None));
+    run.experiment.as_mut().unwrap().verdicts.push(verdict(
+        HOSTILE,
+        VerdictWord::Reject,
+        HOSTILE,
+        None,
+    ));
     run
 }
 
 #[test]
 fn nothing_raw_in_any_report() {
     for unicode in [true, false] {
-        let style = Style { colour: false, width: 80, unicode };
+        let style = TerminalStyle { colour: false, width: 80, unicode };
         let text = render(&hostile_run(), &style) + &render_whole(&hostile_run(), &style);
         assert_harmless(&text);
         assert!(text.contains("do not copy it"), "{text}");
@@ -84,8 +89,8 @@ fn no_cell_of_a_table_for_spreadsheets_is_a_formula() {
 #[test]
 fn colour_changes_nothing_but_colour() {
     for run in [proven(), doctor(), hostile_run()] {
-        let plain = render(&run, &Style { colour: false, ..Style::default() });
-        let colour = render(&run, &Style { colour: true, ..Style::default() });
+        let plain = render(&run, &TerminalStyle { colour: false, ..TerminalStyle::default() });
+        let colour = render(&run, &TerminalStyle { colour: true, ..TerminalStyle::default() });
         assert_ne!(plain, colour);
         let mut stripped = String::new();
         let mut parts = colour.split('\x1b');
@@ -104,7 +109,7 @@ fn missing_is_never_zero() {
     empty.look.as_mut().unwrap().runs.clear();
     empty.experiment = Some(experiment(vec![]));
     empty.experiment.as_mut().unwrap().blocks.clear();
-    let text = render_whole(&empty, &Style::default());
+    let text = render_whole(&empty, &TerminalStyle::default());
     for want in [
         "unfinished",
         "no plain run",
@@ -133,15 +138,15 @@ prop_compose! {
         kind in prop_oneof![Just(RunKind::Tune), Just(RunKind::Ab), Just(RunKind::Profile)],
         outcome in prop_oneof![
             Just(None),
-            Just(Some(Outcome::NothingKept)),
-            Just(Some(Outcome::AdviceOnly)),
-            Just(Some(Outcome::Interrupted)),
-            any_text().prop_map(|why| Some(Outcome::CannotTell { why })),
-            any_text().prop_map(|arm| Some(Outcome::Proven { keep: vec![arm] })),
-            any_text().prop_map(|arm| Some(Outcome::Likely { arms: vec![arm] })),
-            any_share().prop_map(|above_share| Some(Outcome::NoGain { above_share })),
+            Just(Some(SessionOutcome::NothingKept)),
+            Just(Some(SessionOutcome::AdviceOnly)),
+            Just(Some(SessionOutcome::Interrupted)),
+            any_text().prop_map(|why| Some(SessionOutcome::CannotTell { why })),
+            any_text().prop_map(|arm| Some(SessionOutcome::Proven { keep: vec![arm] })),
+            any_text().prop_map(|arm| Some(SessionOutcome::Likely { arms: vec![arm] })),
+            any_share().prop_map(|above_share| Some(SessionOutcome::NoGain { above_share })),
         ],
-    ) -> Run {
+    ) -> SavedRun {
         let mut run = proven();
         run.kind = kind;
         run.outcome = outcome;
@@ -149,7 +154,7 @@ prop_compose! {
         run.command = texts[..2].to_vec();
         run.id.clone_from(&texts[2]);
         run.candidates.push(candidate(&texts[3], &texts[4], n % 2 == 0));
-        let mut cost = cost(CostKind::AddressTranslation, shares[0], Basis::UpperBound, &texts[5]);
+        let mut cost = cost(CostKind::AddressTranslation, shares[0], CostBasis::UpperBound, &texts[5]);
         cost.cost_ns = Nanos(n);
         cost.sampled_ns = Fact::Known(Nanos(n / 3));
         let diagnosis = run.diagnosis.as_mut().unwrap();
@@ -159,7 +164,7 @@ prop_compose! {
         let usage = &mut run.look.as_mut().unwrap().runs[0];
         (usage.wall_ns, usage.minor_faults, usage.peak_rss_bytes) = (Nanos(0), n, Bytes(n));
         let effect = effect(shares[3], shares[4], shares[5]);
-        let mut verdict = verdict(&texts[6], Word::CannotTell, &texts[7], Some(effect));
+        let mut verdict = verdict(&texts[6], VerdictWord::CannotTell, &texts[7], Some(effect));
         verdict.cpu_ratio = Some(shares[6]);
         verdict.peak_rss_change_bytes = Some(change);
         run.experiment.as_mut().unwrap().verdicts.push(verdict);
@@ -171,7 +176,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
     fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
-        let style = Style { colour: false, width, unicode };
+        let style = TerminalStyle { colour: false, width, unicode };
         let text = render(&run, &style)
             + &render_whole(&run, &style)
             + &compare_two(&run, &proven(), None).text(&style);

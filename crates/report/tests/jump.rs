@@ -4,18 +4,18 @@
 
 mod support;
 
-use pagewise_model::bench::code::{Jumps, Order};
+use pagewise_model::bench::code::{JumpOrder, TextBenchReport};
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
-use pagewise_report::Picture;
+use pagewise_report::SvgPicture;
 use pagewise_report::bench::code::{csv, section, svg};
-use pagewise_report::{Style, headline};
+use pagewise_report::{TerminalStyle, headline};
 use proptest::prelude::*;
 use support::forms::{Forms, assert_whole};
 use support::jump::{bench, jumps, point};
 use support::{HOSTILE, PLAIN, assert_needs_nothing_from_outside};
 
-fn forms(jumps: Jumps, caption: &str) -> Forms {
+fn forms(jumps: TextBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) = (section(&jumps, &PLAIN), csv(&jumps), svg(&jumps, caption).wide);
     Forms { run: bench(jumps), section, csv, svg }
 }
@@ -62,7 +62,8 @@ fn the_curves_and_the_page() {
 fn what_decides_and_what_is_missing_is_reported() {
     usual().assert_tells(&["placement decides", "next step: as root", "1 not run", "cannot tell"]);
     usual().assert_ends_with_advice();
-    let uncounted = Jumps { counter: Fact::missing("no hardware counters here"), ..jumps() };
+    let uncounted =
+        TextBenchReport { counter: Fact::missing("no hardware counters here"), ..jumps() };
     forms(uncounted, "").assert_tells(&["are not counted: no hardware counters here"]);
 }
 
@@ -74,7 +75,7 @@ fn a_run_that_knows_nothing_says_so() {
     forms(empty, "").assert_says_only("jumps: nothing could be measured on base pages");
 }
 
-fn hostile() -> Jumps {
+fn hostile() -> TextBenchReport {
     let mut jumps = jumps();
     jumps.bound_by = HOSTILE.into();
     jumps.unavailable[0].why = HOSTILE.into();
@@ -102,10 +103,10 @@ proptest! {
     ) {
         let mut any = jumps();
         any.points = (5..).zip(&times).map(|(bits, ns)| {
-            point(Order::Repeated, PageKind::Thp, Bytes::kib(4), 1 << bits, *ns)
+            point(JumpOrder::Repeated, PageKind::Thp, Bytes::kib(4), 1 << bits, *ns)
         }).chain(any.points).collect();
-        let text = section(&any, &Style { width, ..PLAIN });
-        let Picture { wide, narrow } = svg(&any, "x");
+        let text = section(&any, &TerminalStyle { width, ..PLAIN });
+        let SvgPicture { wide, narrow } = svg(&any, "x");
         for drawn in [wide, narrow] {
             assert_whole(&drawn, &text, width);
         }

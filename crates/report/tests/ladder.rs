@@ -5,16 +5,18 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::bench::pipe::{Consumption, Ladder, Point, Reader, Writer};
+use pagewise_model::bench::pipe::{
+    PipeBenchReport, PipeConsumption, PipePoint, RungReader, RungWriter,
+};
 use pagewise_report::bench::pipe::{csv, section, svg};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, render_whole};
+use pagewise_report::{TerminalStyle, render_whole};
 use proptest::prelude::*;
 use support::forms::Forms;
 use support::ladder::{bench, ladder, point, rung, sweep};
 use support::{HOSTILE, PLAIN, check};
 
-fn forms(ladder: Ladder, caption: &str) -> Forms {
+fn forms(ladder: PipeBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) = (section(&ladder, &PLAIN), csv(&ladder), svg(&ladder, caption).wide);
     Forms { run: bench(ladder), section, csv, svg }
 }
@@ -69,7 +71,7 @@ fn figures_that_cannot_be_and_wrong_bytes_are_reported() {
     assert!(page.contains("implausible") && page.contains("wrong bytes"));
 }
 
-fn hostile() -> Ladder {
+fn hostile() -> PipeBenchReport {
     let mut ladder = ladder();
     ladder.points[0].rung.name = HOSTILE.into();
     ladder.points[1].rung.name = HOSTILE.into();
@@ -130,18 +132,18 @@ proptest! {
         width in 40usize..90,
     ) {
         let rungs = rates.iter().map(|rate| {
-            let rung = rung(&name, Writer::Write, Reader::Read);
-            point(&rung, Consumption::Untouched, *rate)
+            let rung = rung(&name, RungWriter::Write, RungReader::Read);
+            point(&rung, PipeConsumption::Untouched, *rate)
         });
         let mut any = ladder();
-        any.points = rungs.collect::<Vec<Point>>();
+        any.points = rungs.collect::<Vec<PipePoint>>();
         any.judgement = None;
         let picture = svg(&any, &name).wide;
         prop_assert!(!picture.contains("NaN") && !picture.contains("inf"));
         assert_well_formed(&picture);
         any.sweep = true;
         assert_well_formed(&svg(&any, &name).narrow);
-        let style = Style { width, ..PLAIN };
+        let style = TerminalStyle { width, ..PLAIN };
         let text = section(&any, &style);
         prop_assert!(text.lines().all(|l| cells(l) <= width.min(160)), "{text}");
     }

@@ -4,13 +4,13 @@
 
 mod support;
 
-use pagewise_model::address::Address;
-use pagewise_model::fault::{MemorySite, MemorySites, MemoryStack, Site, SourceLine};
+use pagewise_model::address::VirtualAddress;
+use pagewise_model::fault::{FaultSite, MemorySite, MemorySites, MemoryStack, SourceLine};
 use pagewise_model::memory_account::{
-    Beside, Evidence, GiveBack, HalfUsed, Kind, Malloc, MemoryAccount, Moment, Part,
-    ProcessAccount, Strip, Watched,
+    AccountMoment, KernelMemory, MallocAccount, MemoryAccount, MemoryKind, MemoryPart,
+    MemorySaving, OwnerEvidence, PeakWatch, ProcessAccount, ResidencyStrip, UnderusedHugePages,
 };
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::usage::MemoryUse;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::{csv, headline, html, markdown, memory_section, render, render_whole};
@@ -19,9 +19,9 @@ use support::{
     read_report,
 };
 
-fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
+fn part(kind: MemoryKind, name: &str, evidence: OwnerEvidence, mebibytes: u64) -> MemoryPart {
     let bytes = Bytes::mib(mebibytes);
-    Part {
+    MemoryPart {
         kind,
         name: name.to_owned(),
         evidence,
@@ -33,7 +33,7 @@ fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
     }
 }
 
-fn process(pid: i32, name: &str, parts: Vec<Part>) -> ProcessAccount {
+fn process(pid: i32, name: &str, parts: Vec<MemoryPart>) -> ProcessAccount {
     let all = parts.iter().fold(Bytes(0), |sum, part| sum + part.pss_bytes);
     ProcessAccount {
         pid,
@@ -43,12 +43,12 @@ fn process(pid: i32, name: &str, parts: Vec<Part>) -> ProcessAccount {
         rss_bytes: all,
         swapped_bytes: Bytes(0),
         parts,
-        beside: Beside {
+        beside: KernelMemory {
             page_table_bytes: Some(Bytes::mib(1)),
             kernel_stack_bytes: Bytes::kib(144),
         },
-        map: vec![Strip {
-            start_address: Address(0x7f00_0000_0000),
+        map: vec![ResidencyStrip {
+            start_address: VirtualAddress(0x7f00_0000_0000),
             size_bytes: Bytes::mib(64),
             name: "[heap]".to_owned(),
             resident_bytes: Bytes::mib(32),
@@ -64,14 +64,14 @@ fn process(pid: i32, name: &str, parts: Vec<Part>) -> ProcessAccount {
 
 fn account() -> MemoryAccount {
     let parts = vec![
-        part(Kind::Live, "main arena", Evidence::Mark, 100),
-        part(Kind::Freed, "other arenas", Evidence::Mark, 60),
-        part(Kind::Live, "large blocks of malloc", Evidence::Mark, 20),
-        part(Kind::Code, "/usr/lib/libbig.so.1", Evidence::Name, 8),
-        part(Kind::Mapped, "/usr/bin/server", Evidence::Caller, 6),
-        part(Kind::NotNamed, "", Evidence::Nothing, 4),
+        part(MemoryKind::Live, "main arena", OwnerEvidence::Mark, 100),
+        part(MemoryKind::Freed, "other arenas", OwnerEvidence::Mark, 60),
+        part(MemoryKind::Live, "large blocks of malloc", OwnerEvidence::Mark, 20),
+        part(MemoryKind::Code, "/usr/lib/libbig.so.1", OwnerEvidence::Name, 8),
+        part(MemoryKind::Mapped, "/usr/bin/server", OwnerEvidence::Caller, 6),
+        part(MemoryKind::NotNamed, "", OwnerEvidence::Nothing, 4),
     ];
-    let malloc = Malloc {
+    let malloc = MallocAccount {
         arenas: 9,
         live_bytes: Bytes::mib(100),
         freed_bytes: Bytes::mib(60),
@@ -83,7 +83,7 @@ fn account() -> MemoryAccount {
         freed_blocks: 9_000,
         not_walked: vec!["the chain of its blocks does not reach its end".to_owned()],
     };
-    let half = HalfUsed {
+    let half = UnderusedHugePages {
         huge_bytes: Bytes::mib(512),
         read_bytes: Bytes::mib(256),
         zero_bytes: Bytes::mib(30),
@@ -96,16 +96,16 @@ fn account() -> MemoryAccount {
     let child = ProcessAccount {
         copied_bytes: Some(Bytes::mib(1)),
         unread: Some("process_vm_readv: not permitted".to_owned()),
-        ..process(42, "helper", vec![part(Kind::Arena, "heap", Evidence::Name, 2)])
+        ..process(42, "helper", vec![part(MemoryKind::Arena, "heap", OwnerEvidence::Name, 2)])
     };
-    let back = |remedy: &str, mebibytes, why: &str| GiveBack {
+    let back = |remedy: &str, mebibytes, why: &str| MemorySaving {
         remedy: remedy.to_owned(),
         bytes: Bytes::mib(mebibytes),
         why: why.to_owned(),
     };
     MemoryAccount {
-        moment: Moment::Release { pid: 41, since_start_ns: Nanos::millis(1200) },
-        watched: Some(Watched {
+        moment: AccountMoment::Release { pid: 41, since_start_ns: Nanos::millis(1200) },
+        watched: Some(PeakWatch {
             looks: 12,
             accounts: 3,
             peak_rss_bytes: Bytes::mib(220),
@@ -125,12 +125,12 @@ fn account() -> MemoryAccount {
 /// Six sites. A report shows five of them.
 fn sites() -> MemorySites {
     let site = |function: &str, line, mebibytes| MemorySite {
-        site: Site {
+        site: FaultSite {
             function: Some(function.to_owned()),
             path: "/usr/bin/server".to_owned(),
             offset_bytes: Bytes(64),
             source: Some(SourceLine { file: "/src/server.c".to_owned(), line }),
-            ..Site::default()
+            ..FaultSite::default()
         },
         bytes: Bytes::mib(mebibytes),
     };
@@ -155,8 +155,8 @@ fn sites() -> MemorySites {
     }
 }
 
-fn run(account: MemoryAccount) -> Run {
-    let mut run = Run::new(RunKind::Profile, "r".into(), 0, vec!["server".into()]);
+fn run(account: MemoryAccount) -> SavedRun {
+    let mut run = SavedRun::new(RunKind::Profile, "r".into(), 0, vec!["server".into()]);
     run.memory = Some(account);
     run
 }

@@ -5,16 +5,16 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::bench::pin::{Pins, Way};
+use pagewise_model::bench::pin::{PinBenchReport, PinWay};
 use pagewise_report::bench::pin::{csv, section, svg};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, html};
+use pagewise_report::{TerminalStyle, headline, html};
 use proptest::prelude::*;
 use support::forms::Forms;
 use support::pin::{bench, pins};
 use support::{HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside};
 
-fn forms(pins: Pins, caption: &str) -> Forms {
+fn forms(pins: PinBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) = (section(&pins, &PLAIN), csv(&pins), svg(&pins, caption).wide);
     Forms { run: bench(pins), section, csv, svg }
 }
@@ -67,7 +67,7 @@ proptest! {
         let mut pins = pins();
         pins.missing_ways[0].why = HOSTILE.repeat(3);
         pins.unavailable[0].next = HOSTILE.into();
-        for point in pins.points.iter_mut().filter(|p| p.way == Way::ALL[way]) {
+        for point in pins.points.iter_mut().filter(|p| p.way == PinWay::ALL[way]) {
             point.refused = Some(HOSTILE.into());
             point.samples.iter_mut().for_each(|sample| sample.call_ns = ns);
         }
@@ -75,7 +75,7 @@ proptest! {
             judgement.prices[0].page_ns = Fact::missing(HOSTILE);
             judgement.claims[0].why = HOSTILE.into();
         }
-        let text = section(&pins, &Style { colour: false, width, unicode });
+        let text = section(&pins, &TerminalStyle { colour: false, width, unicode });
         assert_harmless(&text);
         for line in text.lines() {
             prop_assert!(cells(line) <= width.clamp(40, 160), "{}", line);

@@ -5,9 +5,9 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::profile::{Clock, Profile, Sorted, What};
+use pagewise_model::profile::{ProfileActivity, ProfileReport, SamplingClock, SortedSamples};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, graph_section, headline, profile_section, render_whole};
+use pagewise_report::{TerminalStyle, graph_section, headline, profile_section, render_whole};
 use proptest::prelude::*;
 use support::profile::{course, profile, run, sorted};
 use support::{HOSTILE, PLAIN, assert_harmless, check};
@@ -44,10 +44,10 @@ fn a_graph_is_asked_for_by_what_by_why_or_by_both() {
 
 #[test]
 fn a_running_process_and_missing_samples_are_reported() {
-    let without = Profile {
+    let without = ProfileReport {
         sorted: Fact::missing("kernel samples are refused to this account"),
         compared: Vec::new(),
-        unseen: vec![What::Lock, What::TlbFlush],
+        unseen: vec![ProfileActivity::Lock, ProfileActivity::TlbFlush],
         course: Some(course()),
         dead_rules: Fact::missing("/proc/kallsyms cannot be read"),
     };
@@ -60,19 +60,19 @@ fn a_running_process_and_missing_samples_are_reported() {
 #[test]
 fn what_clocks_of_tasks_miss_is_reported_and_of_whole_cpus_nothing_is() {
     let with = |clock| {
-        let of_tasks = Sorted { clock, begun_tasks: 300, ..sorted() };
-        profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }).text(&PLAIN)
+        let of_tasks = SortedSamples { clock, begun_tasks: 300, ..sorted() };
+        profile_section(&ProfileReport { sorted: Fact::Known(of_tasks), ..profile() }).text(&PLAIN)
     };
-    let of_tasks = with(Clock::Tasks { why: "whole CPUs need root".to_owned() });
+    let of_tasks = with(SamplingClock::Tasks { why: "whole CPUs need root".to_owned() });
     assert!(of_tasks.contains("whole CPUs need root"), "{of_tasks}");
     assert!(of_tasks.contains("not seen") && of_tasks.contains("300 processes"), "{of_tasks}");
-    assert!(!with(Clock::Cpus).contains("not seen"));
+    assert!(!with(SamplingClock::Cpus).contains("not seen"));
 }
 
 #[test]
 fn an_idle_process_has_a_profile_too() {
     let mut idle = profile();
-    idle.sorted = Fact::Known(Sorted {
+    idle.sorted = Fact::Known(SortedSamples {
         samples: 0,
         kernel_samples: 0,
         lost: 0,
@@ -107,7 +107,7 @@ proptest! {
         width in 40_usize..90,
         depths in prop::collection::vec((0_u32..200, 0_u64..90), 0..40),
     ) {
-        let style = Style { width, ..PLAIN };
+        let style = TerminalStyle { width, ..PLAIN };
         let mut deep = profile();
         let mut all = sorted();
         for (line, (depth, samples)) in all.buckets[1].graph.iter_mut().zip(depths) {

@@ -3,10 +3,10 @@
 
 mod support;
 
-use pagewise_model::bench::fork::Forks;
-use pagewise_model::body::{Bench, Body};
+use pagewise_model::bench::fork::ForkBenchReport;
+use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::cache_list::CacheRestore;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::text_trial::TextTrial;
 use pagewise_model::units::PageSize;
 use pagewise_model::{Bytes, Fact};
@@ -15,7 +15,7 @@ use support::{
     PLAIN, bench_of, code, doctor, faults, file, first_touch, jump, ladder, pin, profile, walk,
 };
 
-fn restored() -> Run {
+fn restored() -> SavedRun {
     let done = CacheRestore {
         files: Vec::new(),
         read_bytes: Bytes(1),
@@ -24,14 +24,14 @@ fn restored() -> Run {
         ended_early: None,
         interrupted: true,
     };
-    let mut run = Run::new(RunKind::Cache, String::new(), 0, Vec::new());
-    run.body = Some(Body::CacheRestore(done));
+    let mut run = SavedRun::new(RunKind::Cache, String::new(), 0, Vec::new());
+    run.body = Some(RunBody::CacheRestore(done));
     run
 }
 
-fn forks() -> Run {
+fn forks() -> SavedRun {
     let mut run = bench_of("fork", "f-0001");
-    run.body = Some(Body::Bench(Bench::Forks(Forks {
+    run.body = Some(RunBody::Bench(BenchReport::Forks(ForkBenchReport {
         seed: 1,
         repeats: 2,
         quick: true,
@@ -45,10 +45,10 @@ fn forks() -> Run {
     run
 }
 
-fn text_trial() -> Run {
+fn text_trial() -> SavedRun {
     let none = || Fact::missing("no counters here");
     let mut run = bench_of("text", "x-0002");
-    run.body = Some(Body::TextTrial(TextTrial {
+    run.body = Some(RunBody::TextTrial(TextTrial {
         pairs: 1,
         files: Vec::new(),
         left: Vec::new(),
@@ -80,7 +80,7 @@ fn every_body_comes_back_under_its_name() {
         let saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
         assert!(saved[name].is_object(), "{name}: {saved}");
         // Its last digits may differ: the parser may be off by one unit in the last place.
-        let again = Run::from_json(run.to_json().as_bytes()).unwrap();
+        let again = SavedRun::from_json(run.to_json().as_bytes()).unwrap();
         assert!(run.body.is_some(), "{name}");
         assert_eq!(headline(&again), headline(&run), "{name}");
         assert_eq!(render(&again, &PLAIN), render(&run, &PLAIN), "{name}");

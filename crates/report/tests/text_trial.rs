@@ -3,9 +3,9 @@
 
 mod support;
 
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::look::WalkCounts;
-use pagewise_model::run::{Outcome, Run};
+use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::text_trial::{FileInArms, LeftFile, ON, TextTrial};
 use pagewise_model::{Bytes, Fact};
 use pagewise_report::{headline, render_whole, text_trial_section};
@@ -27,7 +27,7 @@ fn trial() -> TextTrial {
 }
 
 /// A run whose first arm has the name of a trial's arm.
-fn run() -> Run {
+fn run() -> SavedRun {
     let mut run = bench_of("text", "x-0002");
     let mut experiment = proven().experiment.unwrap();
     experiment.verdicts.truncate(1);
@@ -36,8 +36,8 @@ fn run() -> Run {
         point.idle_mechanisms = vec![(ON.into(), 0)];
     }
     run.experiment = Some(experiment);
-    run.body = Some(Body::TextTrial(trial()));
-    run.outcome = Some(Outcome::Proven { keep: vec![ON.into()] });
+    run.body = Some(RunBody::TextTrial(trial()));
+    run.outcome = Some(SessionOutcome::Proven { keep: vec![ON.into()] });
     run
 }
 
@@ -65,7 +65,7 @@ fn walks_for_code_are_reported_where_they_are_counted() {
 #[test]
 fn a_run_with_nothing_to_try_says_why() {
     let mut run = bench_of("text", "x-0003");
-    run.outcome = Some(Outcome::NothingToGain { why: "no file is large".into() });
+    run.outcome = Some(SessionOutcome::NothingToGain { why: "no file is large".into() });
     assert_eq!(headline(&run), "nothing to gain here: no file is large");
 }
 

@@ -5,16 +5,16 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::bench::tlb::{PageKind, Path, Walks};
-use pagewise_report::Picture;
-use pagewise_report::Style;
+use pagewise_model::bench::tlb::{PageKind, TlbBenchReport, TlbPath};
+use pagewise_report::SvgPicture;
+use pagewise_report::TerminalStyle;
 use pagewise_report::bench::tlb::{csv, section, svg};
 use proptest::prelude::*;
 use support::forms::{Forms, assert_whole};
 use support::walk::{bench, point, walks};
 use support::{HOSTILE, PLAIN, check};
 
-fn forms(walks: Walks, caption: &str) -> Forms {
+fn forms(walks: TlbBenchReport, caption: &str) -> Forms {
     let (section, csv, svg) = (section(&walks, &PLAIN), csv(&walks), svg(&walks, caption).wide);
     Forms { run: bench(walks), section, csv, svg }
 }
@@ -58,7 +58,7 @@ fn a_run_that_knows_nothing_says_so() {
     forms(empty, "").assert_says_only("loads: no list was walked in random order");
 }
 
-fn hostile() -> Walks {
+fn hostile() -> TlbBenchReport {
     let mut walks = walks();
     walks.bound_by = HOSTILE.into();
     walks.unavailable[0].why = HOSTILE.into();
@@ -87,10 +87,10 @@ proptest! {
     ) {
         let mut any = walks();
         any.points = (10..).zip(&times).map(|(bits, ns)| {
-            point(Path::PACKED, PageKind::Base, pagewise_model::Bytes(1 << bits), *ns)
+            point(TlbPath::PACKED, PageKind::Base, pagewise_model::Bytes(1 << bits), *ns)
         }).chain(any.points).collect();
-        let text = section(&any, &Style { width, ..PLAIN });
-        let Picture { wide, narrow } = svg(&any, "x");
+        let text = section(&any, &TerminalStyle { width, ..PLAIN });
+        let SvgPicture { wide, narrow } = svg(&any, "x");
         for drawn in [wide, narrow] {
             assert_whole(&drawn, &text, width);
         }

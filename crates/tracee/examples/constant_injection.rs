@@ -7,7 +7,7 @@
 
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::{maps, tree};
-use pagewise_tracee::inject::{InjectError, Injector, Owner, Process};
+use pagewise_tracee::inject::{CallInjector, InjectError, ProcessIdentity, ProcessOwner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         return ExitCode::from(127);
     };
     let Ok(root) = i32::try_from(child.id()) else { return ExitCode::from(2) };
-    let mut injector = Injector::new(Owner::Ours);
+    let mut injector = CallInjector::new(ProcessOwner::Ours);
     let mut counts = Counts::default();
     // Not by waiting for the child, which takes the stops of a thread that is held.
     let Ok(process) = pidfd::open(root) else { return ExitCode::from(2) };
@@ -55,8 +55,8 @@ fn main() -> ExitCode {
 
 /// One call: advice on the first anonymous mapping of process `pid`, which changes nothing that it
 /// could see.
-fn inject(injector: &mut Injector, pid: i32, counts: &mut Counts) {
-    let Ok(process) = Process::find(pid) else { return };
+fn inject(injector: &mut CallInjector, pid: i32, counts: &mut Counts) {
+    let Ok(process) = ProcessIdentity::find(pid) else { return };
     let found = maps::read(pid).unwrap_or_default();
     let Some(range) = found.iter().find(|m| m.is_anonymous() && m.perms.write) else { return };
     match injector.advise_huge(process, range.start, range.end - range.start) {

@@ -2,8 +2,8 @@
 //! process dies in between, the thread's process is killed (`PTRACE_O_EXITKILL`), so it never runs on with
 //! foreign registers.
 
-use crate::inject::{Call, call_regs};
-use crate::ptrace::{Regs, Stop, read_memory, request};
+use crate::inject::{InjectedCall, call_regs};
+use crate::ptrace::{PtraceStop, Regs, read_memory, request};
 use crate::{vdso, wait};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::Mapping;
@@ -34,7 +34,7 @@ pub(crate) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
 }
 
 /// A stopped thread. Dropping this restores its registers and signal mask.
-pub(crate) struct Borrowed {
+pub(crate) struct BorrowedThread {
     tid: i32,
     site: u64,
     regs: Regs,
@@ -45,7 +45,7 @@ pub(crate) struct Borrowed {
     stopped: Cell<bool>,
 }
 
-impl Borrowed {
+impl BorrowedThread {
     /// Borrows thread `tid`, which must be stopped outside any call or at the exit of one. `None` for a
     /// thread that runs 32-bit code.
     pub(crate) fn new(tid: i32, site: u64) -> Result<Option<Self>, SysError> {
@@ -66,7 +66,7 @@ impl Borrowed {
     }
 
     /// Makes the thread execute `call`. Returns the raw result.
-    pub(crate) fn call(&self, call: Call) -> Result<i64, SysError> {
+    pub(crate) fn call(&self, call: InjectedCall) -> Result<i64, SysError> {
         request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
         self.pass(call.name, self.waiting.take())?;
         self.pass(call.name, 0)?;
@@ -79,9 +79,9 @@ impl Borrowed {
         for _ in 0..PATIENCE {
             request::syscall(self.tid, std::mem::take(&mut signal))?;
             match request::wait_stop(self.tid)? {
-                Stop::Syscall => return Ok(()),
+                PtraceStop::Syscall => return Ok(()),
                 stop if stop.is_end() => return Err(gone()),
-                Stop::Signal(libc::SIGSTOP) => self.stopped.set(true),
+                PtraceStop::Signal(libc::SIGSTOP) => self.stopped.set(true),
                 _ => {}
             }
         }
@@ -89,7 +89,7 @@ impl Borrowed {
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for BorrowedThread {
     fn drop(&mut self) {
         let mut regs = self.regs;
         // Keeps the kernel from restarting a call that was interrupted.
@@ -121,7 +121,7 @@ mod tests {
         };
         wait_for('S');
         request::interrupt(pid).unwrap();
-        assert_eq!(request::wait_stop(pid).unwrap(), Stop::Interrupted);
+        assert_eq!(request::wait_stop(pid).unwrap(), PtraceStop::Interrupted);
         request::set_options(pid, libc::PTRACE_O_TRACESYSGOOD).unwrap();
         let Some(site) = site(pid, &maps::read(pid).unwrap()) else {
             child.kill().unwrap();
@@ -130,9 +130,9 @@ mod tests {
         };
         wait::kill(pid, libc::SIGSTOP);
         {
-            let thread = Borrowed::new(pid, site).unwrap().unwrap();
+            let thread = BorrowedThread::new(pid, site).unwrap().unwrap();
             let args = [0; 4];
-            let call = Call { name: "getpid", number: libc::SYS_getpid, args };
+            let call = InjectedCall { name: "getpid", number: libc::SYS_getpid, args };
             assert_eq!(thread.call(call).unwrap(), i64::from(pid));
         }
         request::detach(pid, 0).unwrap();

@@ -1,7 +1,7 @@
 //! What a process does to itself between `fork` and `exec`: it sets session, descriptors, placement, signals
 //! and filter, then executes the program.
 //!
-//! After `fork` in a multi-threaded process, only async-signal-safe calls are allowed. Therefore [`Prepared`]
+//! After `fork` in a multi-threaded process, only async-signal-safe calls are allowed. Therefore [`PreparedExec`]
 //! holds everything beforehand, and this code neither allocates nor locks. `exec` without `fork` takes the
 //! same steps (`passthrough::exec_with`).
 
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 #[repr(u32)]
-pub(crate) enum Step {
+pub(crate) enum LaunchStep {
     /// Not a failure: everything before `exec` is done.
     Ready = 0,
     #[strum(serialize = "prctl(PR_SET_PDEATHSIG)")]
@@ -46,9 +46,9 @@ pub(crate) enum Step {
 pub(crate) const MESSAGE: usize = 8;
 
 /// Decodes one message of the error pipe.
-pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
+pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(LaunchStep, i32)> {
     let [a, b, c, d, e, f, g, h] = bytes;
-    let step = Step::from_repr(u32::from_ne_bytes([a, b, c, d]))?;
+    let step = LaunchStep::from_repr(u32::from_ne_bytes([a, b, c, d]))?;
     Some((step, i32::from_ne_bytes([e, f, g, h])))
 }
 
@@ -84,12 +84,12 @@ impl SignalState {
 }
 
 /// Strings of an `execve` vector and the pointers to them, ended by null.
-struct Vector {
+struct ExecVector {
     pointers: Vec<*const libc::c_char>,
     _strings: Vec<CString>,
 }
 
-impl Vector {
+impl ExecVector {
     fn new(strings: Vec<CString>) -> Self {
         Self::with(strings, &[])
     }
@@ -160,7 +160,7 @@ impl OwnPid {
 
 /// What to do with a standard descriptor.
 #[derive(Debug)]
-pub(crate) enum Descriptor {
+pub(crate) enum StandardDescriptor {
     /// Leave it as this process was started with it: open or closed.
     AsGiven,
     Closed,
@@ -168,16 +168,16 @@ pub(crate) enum Descriptor {
 }
 
 /// Everything needed between `fork` and `exec`, allocated beforehand.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedExec {
     path: CString,
-    argv: Vector,
-    envp: Vector,
+    argv: ExecVector,
+    envp: ExecVector,
     own_pids: Vec<OwnPid>,
     /// `/bin/sh path args...`, for a text file without a `#!` line.
-    shell: Option<Vector>,
+    shell: Option<ExecVector>,
     pub(crate) cwd: Option<CString>,
     /// Descriptors 0, 1 and 2.
-    pub(crate) stdio: [Descriptor; 3],
+    pub(crate) stdio: [StandardDescriptor; 3],
     pub(crate) own_session: bool,
     /// Process id of the parent; the child dies with it. `None` to outlive it.
     pub(crate) parent: Option<u32>,
@@ -189,7 +189,7 @@ pub(crate) struct Prepared {
     pub(crate) signals: SignalState,
 }
 
-impl Prepared {
+impl PreparedExec {
     /// Builds the vectors for `execve`. All other fields get neutral values.
     pub(crate) fn new(
         path: &OsStr,
@@ -202,7 +202,7 @@ impl Prepared {
             argv.iter().map(|a| c_string(a.as_bytes(), "an argument")).collect::<Result<_, _>>()?;
         let shell = shell_text.then(|| {
             let rest = args.iter().skip(1).cloned();
-            Vector::new([c"/bin/sh".to_owned(), path.clone()].into_iter().chain(rest).collect())
+            ExecVector::new([c"/bin/sh".to_owned(), path.clone()].into_iter().chain(rest).collect())
         });
         let own_pids: Vec<OwnPid> = env.iter().filter_map(|(n, v)| OwnPid::of(n, v)).collect();
         let vars = env
@@ -215,12 +215,16 @@ impl Prepared {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             path,
-            argv: Vector::new(args),
-            envp: Vector::with(vars, &own_pids),
+            argv: ExecVector::new(args),
+            envp: ExecVector::with(vars, &own_pids),
             own_pids,
             shell,
             cwd: None,
-            stdio: [Descriptor::AsGiven, Descriptor::AsGiven, Descriptor::AsGiven],
+            stdio: [
+                StandardDescriptor::AsGiven,
+                StandardDescriptor::AsGiven,
+                StandardDescriptor::AsGiven,
+            ],
             own_session: false,
             parent: None,
             oom_score: None,
@@ -232,27 +236,27 @@ impl Prepared {
     }
 
     /// Performs every step that precedes the release of the child. Async-signal-safe.
-    pub(crate) fn settle(&self) -> Result<(), (Step, i32)> {
+    pub(crate) fn settle(&self) -> Result<(), (LaunchStep, i32)> {
         if let Some(parent) = self.parent {
-            wait::die_with(parent).map_err(at(Step::Parent))?;
+            wait::die_with(parent).map_err(at(LaunchStep::Parent))?;
         }
         if self.own_session {
-            rustix::process::setsid().map_err(at(Step::Session))?;
+            rustix::process::setsid().map_err(at(LaunchStep::Session))?;
         }
         for (number, standard) in (0..).zip(&self.stdio) {
-            settle_standard(standard, number).map_err(|e| (Step::Descriptors, e))?;
+            settle_standard(standard, number).map_err(|e| (LaunchStep::Descriptors, e))?;
         }
         if let Some(score) = &self.oom_score {
             raise_oom_score(score);
         }
         if let Some(cwd) = &self.cwd {
-            rustix::process::chdir(cwd.as_c_str()).map_err(at(Step::Directory))?;
+            rustix::process::chdir(cwd.as_c_str()).map_err(at(LaunchStep::Directory))?;
         }
         if let Some(cpus) = &self.cpus {
-            rustix::thread::sched_setaffinity(None, cpus).map_err(at(Step::Affinity))?;
+            rustix::thread::sched_setaffinity(None, cpus).map_err(at(LaunchStep::Affinity))?;
         }
         if self.thp_off {
-            rustix::thread::disable_transparent_huge_pages(true).map_err(at(Step::Thp))?;
+            rustix::thread::disable_transparent_huge_pages(true).map_err(at(LaunchStep::Thp))?;
         }
         // Not `std::process::id`, which may cache the id of the parent.
         self.own_pids.iter().for_each(|var| var.fill(own_pid()));
@@ -261,16 +265,16 @@ impl Prepared {
     }
 
     /// Installs the filters and executes the program. Async-signal-safe.
-    pub(crate) fn exec(&self) -> Result<Infallible, (Step, i32)> {
+    pub(crate) fn exec(&self) -> Result<Infallible, (LaunchStep, i32)> {
         for filter in &self.filters {
-            install(filter).map_err(|e| (Step::Filter, e))?;
+            install(filter).map_err(|e| (LaunchStep::Filter, e))?;
         }
         let errno = execve(&self.path, &self.argv, &self.envp);
         match &self.shell {
             Some(shell) if errno == libc::ENOEXEC => {
-                Err((Step::Exec, execve(c"/bin/sh", shell, &self.envp)))
+                Err((LaunchStep::Exec, execve(c"/bin/sh", shell, &self.envp)))
             }
-            _ => Err((Step::Exec, errno)),
+            _ => Err((LaunchStep::Exec, errno)),
         }
     }
 
@@ -279,15 +283,15 @@ impl Prepared {
         &self,
         go: BorrowedFd<'_>,
         errors: BorrowedFd<'_>,
-    ) -> Result<Infallible, (Step, i32)> {
+    ) -> Result<Infallible, (LaunchStep, i32)> {
         self.settle()?;
-        send(errors, Step::Ready, 0);
+        send(errors, LaunchStep::Ready, 0);
         let mut byte = [0_u8; 1];
         loop {
             match rustix::io::read(go, &mut byte) {
                 Ok(1) => return self.exec(),
                 Err(rustix::io::Errno::INTR) => {}
-                _ => return Err((Step::Parent, libc::ESRCH)),
+                _ => return Err((LaunchStep::Parent, libc::ESRCH)),
             }
         }
     }
@@ -298,7 +302,7 @@ fn own_pid() -> u32 {
     unsafe { libc::getpid() }.unsigned_abs()
 }
 
-fn at(step: Step) -> impl Fn(rustix::io::Errno) -> (Step, i32) {
+fn at(step: LaunchStep) -> impl Fn(rustix::io::Errno) -> (LaunchStep, i32) {
     move |errno| (step, errno.raw_os_error())
 }
 
@@ -312,7 +316,7 @@ fn last_errno() -> i32 {
 }
 
 /// Writes a message to the error pipe. A failed write is ignored: then the parent is gone.
-pub(crate) fn send(errors: BorrowedFd<'_>, step: Step, errno: i32) {
+pub(crate) fn send(errors: BorrowedFd<'_>, step: LaunchStep, errno: i32) {
     let mut message = [0; MESSAGE];
     let (first, second) = message.split_at_mut(4);
     first.copy_from_slice(&(step as u32).to_ne_bytes());
@@ -320,14 +324,14 @@ pub(crate) fn send(errors: BorrowedFd<'_>, step: Step, errno: i32) {
     let _gone = rustix::io::write(errors, &message);
 }
 
-fn settle_standard(standard: &Descriptor, number: RawFd) -> Result<(), i32> {
+fn settle_standard(standard: &StandardDescriptor, number: RawFd) -> Result<(), i32> {
     match standard {
-        Descriptor::AsGiven => start::close_again(number.unsigned_abs()),
-        Descriptor::Closed => {
+        StandardDescriptor::AsGiven => start::close_again(number.unsigned_abs()),
+        StandardDescriptor::Closed => {
             // SAFETY: no Rust object of this process owns 0, 1 or 2, and `exec` follows.
             unsafe { libc::close(number) };
         }
-        Descriptor::Is(from) => {
+        StandardDescriptor::Is(from) => {
             // SAFETY: dup2 only changes the descriptor table, and no Rust object owns 0, 1 or 2.
             if unsafe { libc::dup2(from.as_raw_fd(), number) } < 0 {
                 return Err(last_errno());
@@ -379,8 +383,8 @@ fn load_filter(filter: &[libc::sock_filter]) -> Result<(), i32> {
 }
 
 /// Returns only on failure, with the errno.
-fn execve(path: &CStr, argv: &Vector, envp: &Vector) -> i32 {
-    // SAFETY: path and vectors are NUL-ended strings and null-ended arrays that live in `Prepared`.
+fn execve(path: &CStr, argv: &ExecVector, envp: &ExecVector) -> i32 {
+    // SAFETY: path and vectors are NUL-ended strings and null-ended arrays that live in `PreparedExec`.
     unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
     last_errno()
 }
@@ -393,7 +397,7 @@ mod tests {
     fn messages_survive_the_pipe() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         use std::os::fd::AsFd;
-        for step in (0..).map_while(Step::from_repr) {
+        for step in (0..).map_while(LaunchStep::from_repr) {
             send(write.as_fd(), step, libc::EACCES);
             let mut bytes = [0; MESSAGE];
             assert_eq!(rustix::io::read(&read, &mut bytes), Ok(MESSAGE));
@@ -422,7 +426,7 @@ mod tests {
     #[test]
     fn a_nul_byte_is_refused() {
         let bad = [OsString::from("a\0b")];
-        let refused = Prepared::new(OsStr::new("/bin/true"), &bad, &[], false);
+        let refused = PreparedExec::new(OsStr::new("/bin/true"), &bad, &[], false);
         assert!(matches!(refused.err(), Some(LaunchError::Nul { .. })));
     }
 }

@@ -17,7 +17,7 @@
 //! Only a kernel with READ_ONLY_THP_FOR_FS collapses files; any other returns EINVAL. Cost: 0.1 to 0.5 ms per
 //! 2 MiB slot, 5 ms if a hypervisor has to find the memory first.
 
-use pagewise_kernel::pidfd::{Advice, advise};
+use pagewise_kernel::pidfd::{MemoryAdvice, advise};
 use pagewise_kernel::{SysError, page_size, pidfd};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -27,13 +27,13 @@ const ATTEMPTS: usize = 3;
 
 /// A process whose memory may be collapsed.
 #[derive(Debug)]
-pub struct Subject {
+pub struct CollapseTarget {
     pidfd: OwnedFd,
 }
 
 /// Why the kernel did not change a slot. The process and the other slots are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refusal {
+pub enum CollapseRefusal {
     /// EINVAL: this memory cannot be collapsed at all.
     Unfit,
     /// EAGAIN: in use at the moment.
@@ -44,7 +44,7 @@ pub enum Refusal {
     GroupFull,
 }
 
-impl Refusal {
+impl CollapseRefusal {
     fn of(error: &SysError) -> Option<Self> {
         match error.errno()? {
             libc::EINVAL => Some(Self::Unfit),
@@ -56,7 +56,7 @@ impl Refusal {
     }
 }
 
-impl Subject {
+impl CollapseTarget {
     /// Opens process `pid`. The result never refers to a later process with the same number.
     ///
     /// # Errors
@@ -69,14 +69,14 @@ impl Subject {
     ///
     /// # Errors
     /// Errors that end all attempts: EPERM, ESRCH, ENOSYS.
-    pub fn collapse(&self, slot: &Range<u64>) -> Result<Option<Refusal>, SysError> {
+    pub fn collapse(&self, slot: &Range<u64>) -> Result<Option<CollapseRefusal>, SysError> {
         let mut refused = None;
         for _ in 0..ATTEMPTS {
-            refused = match advise(&self.pidfd, slot, Advice::Collapse) {
+            refused = match advise(&self.pidfd, slot, MemoryAdvice::Collapse) {
                 Ok(()) => return Ok(None),
-                Err(error) => Some(Refusal::of(&error).ok_or(error)?),
+                Err(error) => Some(CollapseRefusal::of(&error).ok_or(error)?),
             };
-            if refused != Some(Refusal::Busy) {
+            if refused != Some(CollapseRefusal::Busy) {
                 break;
             }
         }
@@ -89,7 +89,7 @@ impl Subject {
     /// EINVAL and ENOMEM for memory that is locked or no longer mapped; otherwise the errors that end all
     /// attempts.
     pub fn split(&self, slot: u64) -> Result<(), SysError> {
-        advise(&self.pidfd, &(slot..slot + page_size::base().bytes()), Advice::Cold)
+        advise(&self.pidfd, &(slot..slot + page_size::base().bytes()), MemoryAdvice::Cold)
     }
 
     /// Checks the right to do both, on an address that no process uses, so nothing changes.
@@ -98,7 +98,7 @@ impl Subject {
     /// EPERM without CAP_SYS_NICE or the right to read the process, ESRCH when it has ended, ENOSYS before
     /// Linux 5.10, EINVAL before 6.1.
     pub fn permits(&self) -> Result<(), SysError> {
-        match advise(&self.pidfd, &(0..page_size::huge().bytes()), Advice::Collapse) {
+        match advise(&self.pidfd, &(0..page_size::huge().bytes()), MemoryAdvice::Collapse) {
             Err(error) if error.errno() != Some(libc::ENOMEM) => Err(error),
             _ => Ok(()),
         }
@@ -110,13 +110,13 @@ impl Subject {
 mod tests {
     use super::*;
     use pagewise_kernel::proc::own_pid;
-    use pagewise_kernel::region::{Pages, Region};
+    use pagewise_kernel::region::{MemoryRegion, RegionPages};
     use pagewise_model::Bytes;
 
     #[test]
     fn a_slot_of_our_own_is_huge_afterwards_and_one_without_pages_is_refused() {
         let huge = page_size::huge().bytes();
-        let mut region = Region::new(Bytes(2 * huge), Pages::Huge).unwrap();
+        let mut region = MemoryRegion::new(Bytes(2 * huge), RegionPages::Huge).unwrap();
         region.advise(rustix::mm::Advice::LinuxNoHugepage).unwrap();
         region.as_mut_slice()[..huge as usize].fill(7);
         region.advise(rustix::mm::Advice::LinuxHugepage).unwrap();
@@ -124,7 +124,7 @@ mod tests {
             // After the advice, the kernel's own thread (khugepaged) may collapse the slot at any time.
             return println!("SKIP a_slot_of_our_own_is_huge_afterwards: the kernel was first");
         }
-        let (own, start) = (Subject::open(own_pid()).unwrap(), region.as_ptr() as u64);
+        let (own, start) = (CollapseTarget::open(own_pid()).unwrap(), region.as_ptr() as u64);
         match own.collapse(&(start..start + huge)) {
             Ok(None) => {}
             other => return println!("SKIP a_slot_of_our_own_is_huge_afterwards: {other:?}"),
@@ -132,9 +132,9 @@ mod tests {
         assert_eq!(region.huge_bytes().unwrap(), Bytes(huge));
         assert!(region.as_slice()[..huge as usize].iter().all(|byte| *byte == 7));
         let untouched = own.collapse(&(start + huge..start + 2 * huge)).unwrap();
-        assert_eq!(untouched, Some(Refusal::Unfit));
+        assert_eq!(untouched, Some(CollapseRefusal::Unfit));
         let unmapped = own.collapse(&(0..huge)).unwrap();
-        assert_eq!(unmapped, Some(Refusal::NoMemory));
+        assert_eq!(unmapped, Some(CollapseRefusal::NoMemory));
         own.permits().unwrap();
         // The kernel does not split a page that is still in a CPU's batch for the LRU lists.
         let is_split = || {
@@ -150,7 +150,7 @@ mod tests {
     fn a_process_that_has_ended_is_nobody_whoever_has_its_number() {
         let mut child = std::process::Command::new("cat");
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let subject = Subject::open(child.id() as i32).unwrap();
+        let subject = CollapseTarget::open(child.id() as i32).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let error = subject.collapse(&(0..page_size::huge().bytes())).unwrap_err();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_no_process_cannot_be_opened() {
-        assert!(Subject::open(i32::MAX).unwrap_err().is_gone());
-        assert!(Subject::open(0).is_err());
+        assert!(CollapseTarget::open(i32::MAX).unwrap_err().is_gone());
+        assert!(CollapseTarget::open(0).is_err());
     }
 }

@@ -16,13 +16,13 @@
 //! error. Also not covered, and not named: a process that another one made for the program (`docker run`), or
 //! one that entered a foreign pid namespace.
 
-use crate::launch_error::{LaunchError, Survivor};
+use crate::launch_error::{LaunchError, SurvivingProcess};
 use crate::wait;
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::tree::OwnChildren;
 use pagewise_kernel::proc::{own_pid, stat, status, tree};
-use pagewise_kernel::scheduling::Ahead;
-use pagewise_model::usage::Ended;
+use pagewise_kernel::scheduling::RealtimeBoost;
+use pagewise_model::usage::ProgramEnd;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -36,14 +36,14 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Outcome for processes that were to be ended.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Killed {
+pub(crate) struct KillOutcome {
     /// Processes that were alive and were ended by SIGKILL.
     pub(crate) killed: u32,
     /// Processes still alive after [`KILL_PATIENCE`].
-    pub(crate) alive: Vec<Survivor>,
+    pub(crate) alive: Vec<SurvivingProcess>,
 }
 
-impl Killed {
+impl KillOutcome {
     /// Returns an error for `program` if any process is still alive.
     pub(crate) fn check(self, program: String) -> Result<(), LaunchError> {
         match self.alive.is_empty() {
@@ -55,21 +55,21 @@ impl Killed {
 
 /// Children that are treated differently.
 #[derive(Debug, Default)]
-pub(crate) struct Except {
+pub(crate) struct ExceptedChildren {
     /// These are left alone.
     pub(crate) helpers: HashSet<i32>,
     /// Killed but not reaped: its exit status is still to be read.
     pub(crate) unreaped: Option<i32>,
 }
 
-impl Except {
+impl ExceptedChildren {
     fn is_nobody(&self) -> bool {
         self.helpers.is_empty() && self.unreaped.is_none()
     }
 }
 
 /// Kills all descendants and waits for their end. No other thread may reap children meanwhile.
-pub(crate) fn end_all(except: &Except) -> Killed {
+pub(crate) fn end_all(except: &ExceptedChildren) -> KillOutcome {
     let deadline = Instant::now() + KILL_PATIENCE;
     let mut ahead = None;
     let mut children = OwnChildren::default();
@@ -82,29 +82,29 @@ pub(crate) fn end_all(except: &Except) -> Killed {
         let left = still_alive(&ours, except, &mut killed);
         let is_new = ours.last().is_some_and(|last| newest.replace(*last) != Some(*last));
         if left.is_empty() && !is_new && (!except.is_nobody() || wait::has_no_child()) {
-            return Killed { killed, alive: Vec::new() };
+            return KillOutcome { killed, alive: Vec::new() };
         }
         if Instant::now() > deadline {
-            return Killed { killed, alive: left.into_iter().map(survivor).collect() };
+            return KillOutcome { killed, alive: left.into_iter().map(survivor).collect() };
         }
         idle = if is_new { 0 } else { idle + 1 };
         if idle > EAGER_LOOKS {
             std::thread::sleep(PAUSE);
         } else {
-            ahead.get_or_insert_with(Ahead::of_ordinary_processes);
+            ahead.get_or_insert_with(RealtimeBoost::of_ordinary_processes);
             std::thread::yield_now();
         }
     }
 }
 
 /// Reaps those of the children `ours` that have ended. Returns the rest.
-fn still_alive(ours: &[i32], except: &Except, killed: &mut u32) -> Vec<i32> {
+fn still_alive(ours: &[i32], except: &ExceptedChildren, killed: &mut u32) -> Vec<i32> {
     let is_alive = |pid: &i32| {
         if except.unreaped == Some(*pid) {
             return !wait::has_ended(*pid);
         }
         let ended = wait::reap_if_ended(*pid);
-        *killed += u32::from(ended == Some(Ended::Signaled(libc::SIGKILL)));
+        *killed += u32::from(ended == Some(ProgramEnd::Signaled(libc::SIGKILL)));
         ended.is_none()
     };
     ours.iter().copied().filter(is_alive).collect()
@@ -112,7 +112,7 @@ fn still_alive(ours: &[i32], except: &Except, killed: &mut u32) -> Vec<i32> {
 
 /// Reaps children that have ended by themselves. Leaves children that another thread of this process traces:
 /// that thread must see their ends and reaps them.
-pub(crate) fn reap_ended(except: &Except) {
+pub(crate) fn reap_ended(except: &ExceptedChildren) {
     let mut children = OwnChildren::default().list().unwrap_or_default();
     children.retain(|pid| !except.helpers.contains(pid) && except.unreaped != Some(*pid));
     for pid in children.into_iter().filter(|pid| wait::has_ended(*pid) && !is_traced_beside(*pid)) {
@@ -138,9 +138,9 @@ pub(crate) fn kill_beside_a_reaper() {
     }
 }
 
-fn survivor(pid: i32) -> Survivor {
+fn survivor(pid: i32) -> SurvivingProcess {
     let (name, state) = stat::read(pid).map_or((String::new(), '?'), |s| (s.comm, s.state));
-    Survivor { pid, name, state, foreign: !wait::may_signal(pid) }
+    SurvivingProcess { pid, name, state, foreign: !wait::may_signal(pid) }
 }
 
 #[cfg(test)]
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn what_outlives_sigkill_is_named() {
-        let killed = |alive| Killed { killed: 3, alive };
+        let killed = |alive| KillOutcome { killed: 3, alive };
         assert_eq!(killed(Vec::new()).check("x".into()), Ok(()));
-        let one = |pid, state, foreign| Survivor { pid, name: "y".into(), state, foreign };
+        let one = |pid, state, foreign| SurvivingProcess { pid, name: "y".into(), state, foreign };
         let error = killed(vec![one(7, 'D', false), one(8, 'S', true)]).check("x".into());
         let text = error.unwrap_err().to_string();
         let expected = "7 `y` (it is blocked in the kernel, state D), \

@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::launch_error::LaunchError;
 use crate::wait;
 use pagewise_model::units::Nanos;
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use std::io;
@@ -24,12 +24,12 @@ const PATIENCE: Nanos = Nanos::secs(10);
 
 /// A running drain.
 #[derive(Debug)]
-pub(crate) struct Drain {
+pub(crate) struct OutputDrain {
     pid: i32,
     reaped: bool,
 }
 
-impl Drain {
+impl OutputDrain {
     /// Forks a drain that forwards everything to `into`. Also returns the pipe end that the program writes
     /// to.
     pub(crate) fn start(into: &OwnedFd) -> Result<(Self, OwnedFd), LaunchError> {
@@ -65,13 +65,15 @@ impl Drain {
         let failed = |e: &io::Error| LaunchError::call("write", "the program's output", e);
         let (status, usage) = wait::reap(self.pid).map_err(|e| failed(&e))?;
         match wait::ended(status) {
-            Ended::Exited(errno) if errno != 0 => Err(failed(&io::Error::from_raw_os_error(errno))),
+            ProgramEnd::Exited(errno) if errno != 0 => {
+                Err(failed(&io::Error::from_raw_os_error(errno)))
+            }
             _ => Ok(wait::cpu_time(&usage)),
         }
     }
 }
 
-impl Drop for Drain {
+impl Drop for OutputDrain {
     fn drop(&mut self) {
         if !self.reaped {
             wait::kill(self.pid, libc::SIGKILL);
@@ -139,12 +141,12 @@ mod tests {
     fn a_file_keeps_all_or_the_error_is_reported() {
         let words = b"page".repeat(100_000);
         let (kept, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
-        let (drain, end) = Drain::start(&kept.into()).unwrap();
+        let (drain, end) = OutputDrain::start(&kept.into()).unwrap();
         File::from(end).write_all(&words).unwrap();
         drain.finish(None).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), words);
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let (drain, end) = Drain::start(&full.into()).unwrap();
+        let (drain, end) = OutputDrain::start(&full.into()).unwrap();
         let _broken = File::from(end).write_all(b"x");
         let error = drain.finish(None).unwrap_err().to_string();
         assert!(error.contains("No space left"), "{error}");
@@ -155,12 +157,12 @@ mod tests {
         // Half of `PATIENCE`: this tests for a wait in vain, not for speed.
         let is_soon = |begin: Instant| begin.elapsed() < Duration::from_secs(5);
         let null = null();
-        let (ended, end) = Drain::start(&null).unwrap();
+        let (ended, end) = OutputDrain::start(&null).unwrap();
         drop(end);
         let begin = Instant::now();
         ended.finish(None).unwrap();
         assert!(is_soon(begin), "it does not end with the pipe");
-        let (told, held) = Drain::start(&null).unwrap();
+        let (told, held) = OutputDrain::start(&null).unwrap();
         let (stop, _) = pagewise_kernel::pipe::pipe().unwrap();
         let begin = Instant::now();
         told.finish(Some(stop.as_fd())).unwrap();

@@ -23,7 +23,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Properties of an executable file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ElfSeen {
+pub struct ElfProperties {
     /// The allocator behind malloc.
     pub allocator: Allocator,
     /// Statically linked, including static-pie.
@@ -40,7 +40,7 @@ pub struct ElfSeen {
 ///
 /// # Errors
 /// When `/proc/PID` cannot be read.
-pub fn of_process(pid: i32) -> Result<ElfSeen, SysError> {
+pub fn of_process(pid: i32) -> Result<ElfProperties, SysError> {
     let seen = of_one_file(Path::new(&format!("/proc/{pid}/exe")))?;
     let path = format!("/proc/{pid}/maps");
     let maps = fs::read(&path).map_err(|e| failed("read", Path::new(&path), e))?;
@@ -48,14 +48,14 @@ pub fn of_process(pid: i32) -> Result<ElfSeen, SysError> {
     let from_symbols =
         !matches!(seen.allocator, Allocator::Glibc | Allocator::Musl | Allocator::Unknown);
     let allocator = if from_symbols { seen.allocator } else { mapped.unwrap_or(seen.allocator) };
-    Ok(ElfSeen { allocator, ..seen })
+    Ok(ElfProperties { allocator, ..seen })
 }
 
 /// Looks at the executable `path`, which must not be a script.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn of_executable(path: &Path) -> Result<ElfSeen, SysError> {
+pub fn of_executable(path: &Path) -> Result<ElfProperties, SysError> {
     of_one_file(path)
 }
 
@@ -63,7 +63,7 @@ pub fn of_executable(path: &Path) -> Result<ElfSeen, SysError> {
 ///
 /// # Errors
 /// When `/proc/PID/exe` cannot be read.
-pub fn of_executable_of(pid: i32) -> Result<ElfSeen, SysError> {
+pub fn of_executable_of(pid: i32) -> Result<ElfProperties, SysError> {
     of_one_file(Path::new(&format!("/proc/{pid}/exe")))
 }
 
@@ -75,9 +75,9 @@ pub(crate) fn key(meta: &fs::Metadata) -> Key {
     (meta.dev(), meta.ino(), meta.size(), meta.ctime_nsec() ^ meta.ctime() << 30)
 }
 
-static SEEN: LazyLock<Mutex<HashMap<Key, ElfSeen>>> = LazyLock::new(Mutex::default);
+static SEEN: LazyLock<Mutex<HashMap<Key, ElfProperties>>> = LazyLock::new(Mutex::default);
 
-fn of_one_file(path: &Path) -> Result<ElfSeen, SysError> {
+fn of_one_file(path: &Path) -> Result<ElfProperties, SysError> {
     let (file, _length) = open_regular(path)?;
     let meta = file.metadata().map_err(|e| failed("fstat", path, e))?;
     let key = key(&meta);
@@ -94,13 +94,13 @@ fn failed(call: &'static str, path: &Path, source: std::io::Error) -> SysError {
     SysError { call, subject: path.display().to_string(), source }
 }
 
-fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfSeen {
+fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfProperties {
     inspect::<FileHeader64<Endianness>, R>(data)
         .or_else(|| {
             let seen = inspect::<FileHeader32<Endianness>, R>(data)?;
-            Some(ElfSeen { is_32_bit: true, ..seen })
+            Some(ElfProperties { is_32_bit: true, ..seen })
         })
-        .unwrap_or(ElfSeen {
+        .unwrap_or(ElfProperties {
             allocator: Allocator::Unknown,
             is_static: false,
             is_32_bit: false,
@@ -109,7 +109,7 @@ fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfSeen {
         })
 }
 
-fn inspect<'data, H, R>(data: R) -> Option<ElfSeen>
+fn inspect<'data, H, R>(data: R) -> Option<ElfProperties>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
@@ -130,7 +130,7 @@ where
         .unwrap_or(Allocator::Unknown);
     let checks_leaks =
         defines(endian, data, &sections, &|name| name.starts_with(b"__lsan_").then_some(()));
-    Some(ElfSeen {
+    Some(ElfProperties {
         allocator,
         is_static: interpreter.is_none(),
         is_32_bit: false,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     /// What a stripped C program built from this source is found to be; `None` if it cannot be built.
-    fn built(source: &str, args: &[&str]) -> Option<ElfSeen> {
+    fn built(source: &str, args: &[&str]) -> Option<ElfProperties> {
         let dir = tempfile::tempdir().unwrap();
         let (file, program) = (dir.path().join("p.c"), dir.path().join("p"));
         fs::write(&file, source).unwrap();

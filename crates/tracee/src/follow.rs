@@ -6,9 +6,9 @@
 //! (`PTRACE_O_EXITKILL`). A new thread's first stop and its maker's event come in any order. The thread
 //! begins when both have arrived, or when its maker was killed before its event.
 
-use crate::ptrace::{Regs, Stop, read_u64, request};
+use crate::ptrace::{PtraceStop, Regs, read_u64, request};
 use crate::signals;
-use crate::untraced::{self, Cleared};
+use crate::untraced::{self, ClearedFlags};
 use crate::wait;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
@@ -26,14 +26,14 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
 
 /// A thread stopped at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Newborn {
+pub(crate) struct NewThread {
     pub(crate) tid: i32,
     pub(crate) pid: i32,
     /// Which thread made it; `None` if that could no longer be seen.
-    pub(crate) birth: Option<Birth>,
+    pub(crate) birth: Option<ThreadBirth>,
 }
 
-impl Newborn {
+impl NewThread {
     /// Whether it is the first thread of a process that does not share its memory.
     pub(crate) fn has_own_memory(&self) -> bool {
         self.tid == self.pid && self.birth.is_none_or(|birth| !birth.shares_memory)
@@ -42,7 +42,7 @@ impl Newborn {
 
 /// How a thread was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Birth {
+pub(crate) struct ThreadBirth {
     /// The process of the thread that made it.
     pub(crate) maker: i32,
     /// The thread that made it.
@@ -51,7 +51,7 @@ pub(crate) struct Birth {
 }
 
 /// What a tree is traced for. A thread is stopped while its callback runs.
-pub(crate) trait Work {
+pub(crate) trait TraceWork {
     /// State of a thread from the entry of a call to its exit.
     type Call: Copy;
 
@@ -59,7 +59,7 @@ pub(crate) trait Work {
     const SEES_EXITS: bool = false;
 
     /// A thread begins.
-    fn begin(&mut self, new: Newborn);
+    fn begin(&mut self, new: NewThread);
 
     /// A new program image exists. `Some` requests a report at the exit of the exec.
     fn executed(&mut self, pid: i32) -> Option<Self::Call>;
@@ -87,14 +87,14 @@ pub(crate) trait Work {
 
 /// A thread and its current call.
 #[derive(Debug)]
-struct Thread<C> {
+struct FollowedThread<C> {
     pid: i32,
     call: Option<C>,
     /// Set while it makes another thread that was to be untraced.
-    cleared: Option<Cleared>,
+    cleared: Option<ClearedFlags>,
 }
 
-impl<C> Thread<C> {
+impl<C> FollowedThread<C> {
     fn of(pid: i32) -> Self {
         Self { pid, call: None, cleared: None }
     }
@@ -105,13 +105,13 @@ impl<C> Thread<C> {
     }
 }
 
-pub(crate) struct Follower<W: Work> {
+pub(crate) struct TreeFollower<W: TraceWork> {
     root: i32,
-    threads: HashMap<i32, Thread<W::Call>>,
+    threads: HashMap<i32, FollowedThread<W::Call>>,
     /// New threads that are stopped until their maker's event arrives.
     newborn: HashSet<i32>,
     /// Events of makers about threads that have not stopped yet.
-    told: HashMap<i32, Birth>,
+    told: HashMap<i32, ThreadBirth>,
     root_is_over: bool,
     work: W,
 }
@@ -122,7 +122,7 @@ pub(crate) struct Follower<W: Work> {
 ///
 /// # Errors
 /// When `root` cannot be traced, or when the kernel refuses a request that it granted before.
-pub(crate) fn follow<W: Work>(
+pub(crate) fn follow<W: TraceWork>(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
     reaped: &Receiver<()>,
@@ -136,16 +136,16 @@ pub(crate) fn follow<W: Work>(
     if !is_seized {
         return Ok(None);
     }
-    let mut follower = Follower::new(root, work);
+    let mut follower = TreeFollower::new(root, work);
     follower.serve(reaped)?;
     Ok(Some(follower.work))
 }
 
-impl<W: Work> Follower<W> {
+impl<W: TraceWork> TreeFollower<W> {
     fn new(root: i32, work: W) -> Self {
         Self {
             root,
-            threads: HashMap::from([(root, Thread::of(root))]),
+            threads: HashMap::from([(root, FollowedThread::of(root))]),
             newborn: HashSet::new(),
             told: HashMap::new(),
             root_is_over: false,
@@ -175,10 +175,10 @@ impl<W: Work> Follower<W> {
         }
     }
 
-    fn handle(&mut self, tid: i32, stop: Stop) {
+    fn handle(&mut self, tid: i32, stop: PtraceStop) {
         match stop {
             stop if stop.is_end() => self.end(tid),
-            Stop::Signal(signal) => {
+            PtraceStop::Signal(signal) => {
                 let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
                 let signal = self.work.signalled(tid, pid, signal);
                 ignore_gone(match signal != 0 && self.work.stops_in_handler(tid, signal) {
@@ -186,14 +186,14 @@ impl<W: Work> Follower<W> {
                     false => request::cont(tid, signal),
                 });
             }
-            Stop::Group(_) => ignore_gone(signals::park(tid, self.root)),
-            Stop::Interrupted if !self.threads.contains_key(&tid) => self.arrive(tid),
-            Stop::Child => self.learn(tid, false),
-            Stop::Vfork => self.learn(tid, true),
-            Stop::Exec => self.executed(tid),
-            Stop::Seccomp => self.enter(tid),
-            Stop::Syscall => self.leave(tid),
-            Stop::Exit => {
+            PtraceStop::Group(_) => ignore_gone(signals::park(tid, self.root)),
+            PtraceStop::Interrupted if !self.threads.contains_key(&tid) => self.arrive(tid),
+            PtraceStop::Child => self.learn(tid, false),
+            PtraceStop::Vfork => self.learn(tid, true),
+            PtraceStop::Exec => self.executed(tid),
+            PtraceStop::Seccomp => self.enter(tid),
+            PtraceStop::Syscall => self.leave(tid),
+            PtraceStop::Exit => {
                 let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
                 self.work.exiting(tid, pid);
                 ignore_gone(request::cont(tid, 0));
@@ -235,7 +235,7 @@ impl<W: Work> Follower<W> {
             let child = child as i32;
             let pid = self.threads.get(&maker).map_or(maker, |thread| thread.pid);
             let shares_memory = is_vfork || shares_memory(maker);
-            let birth = Birth { maker: pid, thread: maker, shares_memory };
+            let birth = ThreadBirth { maker: pid, thread: maker, shares_memory };
             if self.newborn.remove(&child) {
                 self.begin(child, Some(birth));
             } else {
@@ -245,10 +245,10 @@ impl<W: Work> Follower<W> {
         self.go_on(maker);
     }
 
-    fn begin(&mut self, tid: i32, birth: Option<Birth>) {
+    fn begin(&mut self, tid: i32, birth: Option<ThreadBirth>) {
         let pid = status::read(tid).ok().and_then(|status| status.tgid).unwrap_or(tid);
-        self.threads.insert(tid, Thread::of(pid));
-        self.work.begin(Newborn { tid, pid, birth });
+        self.threads.insert(tid, FollowedThread::of(pid));
+        self.work.begin(NewThread { tid, pid, birth });
         ignore_gone(request::cont(tid, 0));
     }
 
@@ -256,7 +256,7 @@ impl<W: Work> Follower<W> {
     fn executed(&mut self, tid: i32) {
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
         let call = self.work.executed(tid);
-        self.threads.insert(tid, Thread { call, ..Thread::of(tid) });
+        self.threads.insert(tid, FollowedThread { call, ..FollowedThread::of(tid) });
         // The other threads of the process have ended; the main one ends without a report.
         self.begin_orphans();
         self.go_on(tid);
@@ -265,9 +265,9 @@ impl<W: Work> Follower<W> {
     fn enter(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             match untraced::enter(tid) {
-                Ok(untraced::Call::Other) => thread.call = self.work.entered(tid, thread.pid),
-                Ok(untraced::Call::Cleared(cleared)) => thread.cleared = Some(cleared),
-                Ok(untraced::Call::Traced) | Err(_) => {}
+                Ok(untraced::CloneCall::Other) => thread.call = self.work.entered(tid, thread.pid),
+                Ok(untraced::CloneCall::Cleared(cleared)) => thread.cleared = Some(cleared),
+                Ok(untraced::CloneCall::Traced) | Err(_) => {}
             }
         }
         self.go_on(tid);
@@ -275,7 +275,7 @@ impl<W: Work> Follower<W> {
 
     /// Resumes a thread, up to the exit of its call if that is awaited.
     fn go_on(&self, tid: i32) {
-        ignore_gone(match self.threads.get(&tid).is_some_and(Thread::is_in_call) {
+        ignore_gone(match self.threads.get(&tid).is_some_and(FollowedThread::is_in_call) {
             true => request::syscall(tid, 0),
             false => request::cont(tid, 0),
         });

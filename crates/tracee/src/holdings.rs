@@ -16,7 +16,7 @@
 //! Cost: 3 us per descriptor of the tree. After a look, the next one waits for at least twenty times its
 //! duration.
 
-use pagewise_kernel::proc::held::{self, Device, FileId, Held, MemoryFile};
+use pagewise_kernel::proc::held::{self, DescriptorMemory, Device, FileId, MemoryFile};
 use pagewise_kernel::proc::{maps, own_pid, smaps, status, tree};
 use pagewise_kernel::{pidfd, pipe};
 use pagewise_model::units::{Bytes, Nanos};
@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// What a tree holds without mapping it.
 #[derive(Debug)]
-pub(crate) struct Holdings {
+pub(crate) struct UnmappedHoldings {
     since: Nanos,
     devices: Option<HashSet<Device>>,
     /// Files in memory that count: size, and path if it has one.
@@ -41,7 +41,7 @@ pub(crate) struct Holdings {
     next: Option<Instant>,
 }
 
-impl Holdings {
+impl UnmappedHoldings {
     /// For a tree that starts now.
     pub(crate) fn from_now() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -62,10 +62,10 @@ impl Holdings {
     fn find(&mut self, pids: &[i32]) {
         let own = || held::memory_devices(own_pid()).unwrap_or_default();
         let devices = self.devices.get_or_insert_with(own);
-        let mut now = Held::default();
+        let mut now = DescriptorMemory::default();
         let mut files = HashMap::new();
         for pid in pids {
-            let mut held = Held::default();
+            let mut held = DescriptorMemory::default();
             held.add(*pid, devices);
             let user = status::read(*pid).ok().and_then(|status| status.euid);
             let counts = |file: &MemoryFile| {
@@ -111,7 +111,7 @@ impl Holdings {
         }
         let tree: HashSet<i32> = pids.iter().copied().collect();
         for pid in tree::all().unwrap_or_default().into_iter().filter(|pid| !tree.contains(pid)) {
-            let mut stranger = Held::default();
+            let mut stranger = DescriptorMemory::default();
             stranger.add(pid, self.devices.as_ref().unwrap_or(&HashSet::new()));
             own.retain(|id, _| !stranger.files.contains_key(id));
             for mapping in maps::read(pid).unwrap_or_default() {

@@ -14,7 +14,7 @@
 //! it is read-only.
 
 use crate::launch_error::LaunchError;
-use pagewise_model::spec::{Input, OWN_INPUT, Once};
+use pagewise_model::spec::{OWN_INPUT, OneTimeInput, StdinSource};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 
 /// Kind of standard input that this process has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standard {
+pub enum StandardInput {
     /// Nothing that a program in an experiment reads: /dev/null, a terminal, or a closed descriptor.
     Nothing,
     /// Can be opened again.
-    Repeatable(Input),
+    Repeatable(StdinSource),
     /// Can be read only once.
-    Once(Once),
+    Once(OneTimeInput),
     /// Anything else; says what it is.
     Other(&'static str),
 }
@@ -40,25 +40,25 @@ const MEMORY: u32 = 1;
 const NULL: u32 = 3;
 const ENDLESS: [u32; 4] = [5, 7, 8, 9];
 
-fn once_of_socket(kind: SocketType) -> Option<Once> {
+fn once_of_socket(kind: SocketType) -> Option<OneTimeInput> {
     match kind {
-        SocketType::STREAM => Some(Once::Stream),
-        SocketType::DGRAM => Some(Once::Datagrams),
-        SocketType::SEQPACKET => Some(Once::Packets),
+        SocketType::STREAM => Some(OneTimeInput::Stream),
+        SocketType::DGRAM => Some(OneTimeInput::Datagrams),
+        SocketType::SEQPACKET => Some(OneTimeInput::Packets),
         _ => None,
     }
 }
 
 /// An object of this kind from which nothing can be read.
-fn stand_in(once: Once) -> Result<OwnedFd, LaunchError> {
+fn stand_in(once: OneTimeInput) -> Result<OwnedFd, LaunchError> {
     let kind = match once {
-        Once::Pipe => {
+        OneTimeInput::Pipe => {
             let ends = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
             return Ok(ends.0);
         }
-        Once::Stream => SocketType::STREAM,
-        Once::Datagrams => SocketType::DGRAM,
-        Once::Packets => SocketType::SEQPACKET,
+        OneTimeInput::Stream => SocketType::STREAM,
+        OneTimeInput::Datagrams => SocketType::DGRAM,
+        OneTimeInput::Packets => SocketType::SEQPACKET,
     };
     let failed = |call| move |e| LaunchError::errno(call, "an ended standard input", e);
     let (end, _peer) =
@@ -70,13 +70,13 @@ fn stand_in(once: Once) -> Result<OwnedFd, LaunchError> {
 }
 
 /// The descriptor for one start; `None` if it is inherited.
-pub(crate) fn open_input(input: &Input) -> Result<Option<OwnedFd>, LaunchError> {
+pub(crate) fn open_input(input: &StdinSource) -> Result<Option<OwnedFd>, LaunchError> {
     match input {
-        Input::Inherit => Ok(None),
-        Input::Null => open(Path::new("/dev/null")).map(Some),
-        Input::File(path) => open(path).map(Some),
-        Input::Ended(once) => stand_in(*once).map(Some),
-        Input::Again { at, .. } => {
+        StdinSource::Inherit => Ok(None),
+        StdinSource::Null => open(Path::new("/dev/null")).map(Some),
+        StdinSource::File(path) => open(path).map(Some),
+        StdinSource::Ended(once) => stand_in(*once).map(Some),
+        StdinSource::Again { at, .. } => {
             let file = open(Path::new(OWN_INPUT))?;
             match rustix::fs::seek(&file, SeekFrom::Start(*at)) {
                 // A device without file positions.
@@ -93,7 +93,7 @@ fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
         .map_err(|e| LaunchError::errno("open", path.to_string_lossy(), e))
 }
 
-impl Standard {
+impl StandardInput {
     /// Examines the standard input of this process.
     #[must_use]
     pub fn own() -> Self {
@@ -104,7 +104,7 @@ impl Standard {
         let Ok(stat) = rustix::fs::fstat(stdin) else { return Self::Nothing };
         let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo => Self::Once(Once::Pipe),
+            FileType::Fifo => Self::Once(OneTimeInput::Pipe),
             FileType::Socket => rustix::net::sockopt::socket_type(stdin)
                 .ok()
                 .and_then(once_of_socket)
@@ -126,7 +126,7 @@ impl Standard {
             return Self::Other("open for writing only");
         }
         let at = rustix::fs::seek(stdin, SeekFrom::Current(0)).unwrap_or(0);
-        let input = Input::Again { at, path: if at == 0 { own_path(stdin) } else { None } };
+        let input = StdinSource::Again { at, path: if at == 0 { own_path(stdin) } else { None } };
         match open_input(&input) {
             Ok(_) => Self::Repeatable(input),
             Err(_) => Self::Other("a file that this account cannot open again"),
@@ -148,32 +148,40 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        let of = |path: &str| Standard::of(File::open(path).unwrap().as_fd());
-        assert_eq!(of("/dev/null"), Standard::Nothing);
-        assert!(matches!(of("/"), Standard::Other("a directory")));
+        let of = |path: &str| StandardInput::of(File::open(path).unwrap().as_fd());
+        assert_eq!(of("/dev/null"), StandardInput::Nothing);
+        assert!(matches!(of("/"), StandardInput::Other("a directory")));
         let (pipe, _end) = pagewise_kernel::pipe::pipe().unwrap();
-        assert_eq!(Standard::of(pipe.as_fd()), Standard::Once(Once::Pipe));
+        assert_eq!(StandardInput::of(pipe.as_fd()), StandardInput::Once(OneTimeInput::Pipe));
         for (kind, once) in [
-            (SocketType::STREAM, Once::Stream),
-            (SocketType::DGRAM, Once::Datagrams),
-            (SocketType::SEQPACKET, Once::Packets),
+            (SocketType::STREAM, OneTimeInput::Stream),
+            (SocketType::DGRAM, OneTimeInput::Datagrams),
+            (SocketType::SEQPACKET, OneTimeInput::Packets),
         ] {
             let flags = SocketFlags::CLOEXEC;
             let (one, _other) =
                 rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-            assert_eq!(Standard::of(one.as_fd()), Standard::Once(once));
+            assert_eq!(StandardInput::of(one.as_fd()), StandardInput::Once(once));
         }
         let written = tempfile::NamedTempFile::new().unwrap();
         let written = File::options().write(true).open(written.path()).unwrap();
-        assert_eq!(Standard::of(written.as_fd()), Standard::Other("open for writing only"));
+        assert_eq!(
+            StandardInput::of(written.as_fd()),
+            StandardInput::Other("open for writing only")
+        );
     }
 
     #[test]
     fn a_stand_in_has_ended_and_is_of_its_kind() {
-        for once in [Once::Pipe, Once::Stream, Once::Datagrams, Once::Packets] {
-            let stand_in = open_input(&Input::Ended(once)).unwrap().unwrap();
+        for once in [
+            OneTimeInput::Pipe,
+            OneTimeInput::Stream,
+            OneTimeInput::Datagrams,
+            OneTimeInput::Packets,
+        ] {
+            let stand_in = open_input(&StdinSource::Ended(once)).unwrap().unwrap();
             assert_eq!(rustix::io::read(&stand_in, &mut [0_u8; 8]), Ok(0), "{once:?}");
-            assert_eq!(Standard::of(stand_in.as_fd()), Standard::Once(once));
+            assert_eq!(StandardInput::of(stand_in.as_fd()), StandardInput::Once(once));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Starts a program under known conditions. A [`Launch`] describes the program, [`spawn`] forks a child that
-//! prepares everything and waits, [`Suspended::release`] lets the child execute the program.
+//! Starts a program under known conditions. A [`ProgramLaunch`] describes the program, [`spawn`] forks a child that
+//! prepares everything and waits, [`SuspendedProgram::release`] lets the child execute the program.
 //!
 //! In between, a tracer can attach to the child: its process id is final, and its descriptors, placement and
 //! session are set. A failed `exec` is reported over a pipe that a successful `exec` closes. The child dies
@@ -7,16 +7,16 @@
 //!
 //! Cost: one fork of a small process. None of it falls between the start of the clock and `exec`.
 
-use crate::child::{self, Prepared, SignalState, Step};
-use crate::drain::Drain;
+use crate::child::{self, LaunchStep, PreparedExec, SignalState};
+use crate::drain::OutputDrain;
 use crate::environment::{self, Variables};
-pub use crate::input::Standard;
-pub use crate::launch_error::{LaunchError, Survivor};
-use crate::program::{self, Program};
-pub use crate::stdio::Sink;
+pub use crate::input::StandardInput;
+pub use crate::launch_error::{LaunchError, SurvivingProcess};
+use crate::program::{self, ProgramFile};
+pub use crate::stdio::OutputSink;
 use crate::{jvm, read_ahead, stdio, tool_links, wait};
-use pagewise_model::plan::Settings;
-pub use pagewise_model::spec::{Input, Once};
+use pagewise_model::plan::ArmSettings;
+pub use pagewise_model::spec::{OneTimeInput, StdinSource};
 use pagewise_model::{Bytes, Nanos, os_text};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
@@ -31,7 +31,7 @@ const OOM_SCORE: i32 = 800;
 
 /// What is recorded besides resource usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observe {
+pub struct ObservationOptions {
     /// CPU-clock samples of the tree.
     pub samples: bool,
     /// CPU-clock samples with whole stacks and process names.
@@ -48,20 +48,20 @@ pub struct Observe {
 
 /// A program and the conditions of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launch {
+pub struct ProgramLaunch {
     /// Program and arguments.
     pub argv: Vec<OsString>,
     /// Directory to start in; `None` for the current one.
     #[serde(with = "os_text::optional")]
     pub cwd: Option<PathBuf>,
     /// What differs from a plain start.
-    pub settings: Settings,
+    pub settings: ArmSettings,
     /// Standard input.
-    pub stdin: Input,
+    pub stdin: StdinSource,
     /// Standard output.
-    pub stdout: Sink,
+    pub stdout: OutputSink,
     /// Standard error.
-    pub stderr: Sink,
+    pub stderr: OutputSink,
     /// Marks an experiment: own session, raised oom_score_adj, processes left behind are killed.
     pub own_session: bool,
     /// Kill the tree after this long.
@@ -69,26 +69,26 @@ pub struct Launch {
     /// Kill the tree when its unreclaimable memory exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
-    pub observe: Observe,
+    pub observe: ObservationOptions,
     /// Command that starts a page-fault recorder beside it (`recorder`); empty for no recorder.
     pub recorder: Vec<OsString>,
 }
 
-impl Launch {
+impl ProgramLaunch {
     /// A plain experiment: own session, no input, output thrown away.
     #[must_use]
     pub fn experiment(argv: Vec<OsString>) -> Self {
         Self {
             argv,
             cwd: None,
-            settings: Settings::default(),
-            stdin: Input::Null,
-            stdout: Sink::Null,
-            stderr: Sink::Null,
+            settings: ArmSettings::default(),
+            stdin: StdinSource::Null,
+            stdout: OutputSink::Null,
+            stderr: OutputSink::Null,
             own_session: true,
             timeout_ns: None,
             memory_limit_bytes: None,
-            observe: Observe::default(),
+            observe: ObservationOptions::default(),
             recorder: Vec::new(),
         }
     }
@@ -97,9 +97,9 @@ impl Launch {
     #[must_use]
     pub fn passthrough(argv: Vec<OsString>) -> Self {
         Self {
-            stdin: Input::Inherit,
-            stdout: Sink::Inherit,
-            stderr: Sink::Inherit,
+            stdin: StdinSource::Inherit,
+            stdout: OutputSink::Inherit,
+            stderr: OutputSink::Inherit,
             own_session: false,
             ..Self::experiment(argv)
         }
@@ -121,15 +121,15 @@ impl Launch {
     /// The file that the command names, as a path that is valid from any directory.
     ///
     /// # Errors
-    /// As [`Launch::check`].
+    /// As [`ProgramLaunch::check`].
     pub fn file(&self) -> Result<PathBuf, LaunchError> {
         self.file_beyond(&[])
     }
 
-    /// Like [`Launch::file`], by a search of PATH that skips the files `passed`.
+    /// Like [`ProgramLaunch::file`], by a search of PATH that skips the files `passed`.
     ///
     /// # Errors
-    /// As [`Launch::check`].
+    /// As [`ProgramLaunch::check`].
     pub fn file_beyond(&self, passed: &[PathBuf]) -> Result<PathBuf, LaunchError> {
         let path = self.find(self.links()?.as_deref(), passed)?.path;
         let path = self.cwd.as_ref().map_or_else(|| path.clone(), |cwd| cwd.join(&path));
@@ -143,7 +143,7 @@ impl Launch {
     }
 
     /// The file that the command names, with `links` in front of PATH.
-    fn find(&self, links: Option<&Path>, passed: &[PathBuf]) -> Result<Program, LaunchError> {
+    fn find(&self, links: Option<&Path>, passed: &[PathBuf]) -> Result<ProgramFile, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;
         let path = tool_links::search_path(links, std::env::var_os("PATH").as_deref())?;
         program::find(name, path.as_deref(), self.cwd.as_deref(), passed)
@@ -151,7 +151,10 @@ impl Launch {
 
     /// The program file, and all of the child's data except its descriptors and parent. `env` is the user's
     /// environment.
-    pub(crate) fn prepare(&self, env: Variables) -> Result<(Program, Prepared), LaunchError> {
+    pub(crate) fn prepare(
+        &self,
+        env: Variables,
+    ) -> Result<(ProgramFile, PreparedExec), LaunchError> {
         let links = self.links()?;
         let program = self.find(links.as_deref(), &[])?;
         let mut env = environment::merge(env, &self.settings.env);
@@ -160,7 +163,7 @@ impl Launch {
             environment::set(&mut env, "PATH", path);
         }
         let argv = jvm::put(&self.settings.jvm_options, &program.path, &self.argv, &mut env);
-        let mut all = Prepared::new(program.path.as_os_str(), &argv, &env, program.shell_text)?;
+        let mut all = PreparedExec::new(program.path.as_os_str(), &argv, &env, program.shell_text)?;
         all.thp_off = self.settings.thp.is_some();
         all.own_session = self.own_session;
         all.cpus = self.settings.cpus.as_deref().map(cpu_set).transpose()?;
@@ -176,14 +179,19 @@ impl Launch {
     }
 
     /// Maps a failed step of the child to an error.
-    pub(crate) fn failure(&self, program: &Program, step: Step, errno: i32) -> LaunchError {
+    pub(crate) fn failure(
+        &self,
+        program: &ProgramFile,
+        step: LaunchStep,
+        errno: i32,
+    ) -> LaunchError {
         let source = std::io::Error::from_raw_os_error(errno);
         match (step, &self.cwd) {
-            (Step::Exec, cwd) => {
+            (LaunchStep::Exec, cwd) => {
                 let file = cwd.as_deref().unwrap_or(Path::new("")).join(&program.path);
                 program::explain(&self.shown(), &file, errno)
             }
-            (Step::Directory, Some(cwd)) => {
+            (LaunchStep::Directory, Some(cwd)) => {
                 LaunchError::call(step.into_str(), cwd.to_string_lossy(), &source)
             }
             _ => LaunchError::call(step.into_str(), format!("for `{}`", self.shown()), &source),
@@ -218,44 +226,47 @@ pub enum PreExec {
 
 /// A prepared child that waits for its release. Dropping it ends the child.
 #[derive(Debug)]
-pub struct Suspended {
-    launch: Launch,
-    program: Program,
+pub struct SuspendedProgram {
+    launch: ProgramLaunch,
+    program: ProgramFile,
     pid: i32,
     pidfd: OwnedFd,
     go: Option<OwnedFd>,
     errors: Option<OwnedFd>,
-    drains: Vec<Drain>,
+    drains: Vec<OutputDrain>,
 }
 
 /// A released program. The caller must wait for its end (`run::run` does).
 #[derive(Debug)]
-pub struct Running {
-    launch: Launch,
-    program: Program,
+pub struct RunningProgram {
+    launch: ProgramLaunch,
+    program: ProgramFile,
     pid: i32,
     pidfd: OwnedFd,
     errors: OwnedFd,
     io: Option<File>,
     started: Instant,
-    pub(crate) drains: Vec<Drain>,
+    pub(crate) drains: Vec<OutputDrain>,
 }
 
 /// Forks a child that has done everything except `exec`.
 ///
 /// # Errors
 /// [`LaunchError`] when the program cannot be started. Then nothing is left behind.
-pub fn spawn(launch: &Launch, pre_exec: &[PreExec]) -> Result<Suspended, LaunchError> {
+pub fn spawn(
+    launch: &ProgramLaunch,
+    pre_exec: &[PreExec],
+) -> Result<SuspendedProgram, LaunchError> {
     let signals = SignalState::clean();
     spawn_with(launch, pre_exec, signals)
 }
 
 /// [`spawn`] with the signal state that the program starts with.
 pub(crate) fn spawn_with(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     pre_exec: &[PreExec],
     signals: SignalState,
-) -> Result<Suspended, LaunchError> {
+) -> Result<SuspendedProgram, LaunchError> {
     let env = child::for_another(std::env::vars_os().collect());
     let (program, mut prepared) = launch.prepare(env)?;
     wait::keep_ended_children();
@@ -277,7 +288,7 @@ pub(crate) fn spawn_with(
             return Err(LaunchError::sys(&error));
         }
     };
-    let child = Suspended {
+    let child = SuspendedProgram {
         launch: launch.clone(),
         program,
         pid,
@@ -291,7 +302,7 @@ pub(crate) fn spawn_with(
 }
 
 fn fork(
-    prepared: &Prepared,
+    prepared: &PreparedExec,
     go_in: BorrowedFd<'_>,
     go: &OwnedFd,
     errors: BorrowedFd<'_>,
@@ -315,7 +326,7 @@ fn fork(
 }
 
 /// Reads one message from the error pipe; `None` at end of file.
-fn read_message(errors: BorrowedFd<'_>) -> Option<(Step, i32)> {
+fn read_message(errors: BorrowedFd<'_>) -> Option<(LaunchStep, i32)> {
     let mut bytes = [0; child::MESSAGE];
     loop {
         match rustix::io::read(errors, &mut bytes) {
@@ -326,7 +337,7 @@ fn read_message(errors: BorrowedFd<'_>) -> Option<(Step, i32)> {
     }
 }
 
-impl Suspended {
+impl SuspendedProgram {
     /// Process id; the program keeps it.
     #[must_use]
     pub const fn pid(&self) -> i32 {
@@ -342,9 +353,9 @@ impl Suspended {
     fn confirm_ready(&self) -> Result<(), LaunchError> {
         let errors = self.errors.as_ref().map(AsFd::as_fd);
         match errors.and_then(read_message) {
-            Some((Step::Ready, _)) => Ok(()),
+            Some((LaunchStep::Ready, _)) => Ok(()),
             Some((step, errno)) => Err(self.launch.failure(&self.program, step, errno)),
-            None => Err(self.launch.failure(&self.program, Step::Parent, libc::ECHILD)),
+            None => Err(self.launch.failure(&self.program, LaunchStep::Parent, libc::ECHILD)),
         }
     }
 
@@ -352,7 +363,7 @@ impl Suspended {
     ///
     /// # Errors
     /// When `exec` failed. Then the child has ended.
-    pub fn release(self) -> Result<Running, LaunchError> {
+    pub fn release(self) -> Result<RunningProgram, LaunchError> {
         let running = self.release_unconfirmed()?;
         match running.exec_error() {
             None => Ok(running),
@@ -364,11 +375,11 @@ impl Suspended {
     }
 
     /// Releases the child and returns at once: for a tracer, which must serve the child's stops before `exec`
-    /// completes. [`Running::exec_error`] reports afterwards whether it did.
+    /// completes. [`RunningProgram::exec_error`] reports afterwards whether it did.
     ///
     /// # Errors
     /// When the child has ended.
-    pub fn release_unconfirmed(mut self) -> Result<Running, LaunchError> {
+    pub fn release_unconfirmed(mut self) -> Result<RunningProgram, LaunchError> {
         let gone = || LaunchError::errno("write", "the start signal", rustix::io::Errno::PIPE);
         let (go, errors) = self.go.take().zip(self.errors.take()).ok_or_else(gone)?;
         let pidfd = self.pidfd.try_clone();
@@ -380,9 +391,9 @@ impl Suspended {
         rustix::io::write(&go, b"g")
             .map_err(|e| LaunchError::errno("write", "the start signal", e))?;
         let pid = std::mem::replace(&mut self.pid, 0);
-        Ok(Running {
+        Ok(RunningProgram {
             launch: self.launch.clone(),
-            program: Program {
+            program: ProgramFile {
                 path: self.program.path.clone(),
                 shell_text: self.program.shell_text,
             },
@@ -396,7 +407,7 @@ impl Suspended {
     }
 }
 
-impl Drop for Suspended {
+impl Drop for SuspendedProgram {
     fn drop(&mut self) {
         if self.pid > 0 {
             wait::kill(self.pid, libc::SIGKILL);
@@ -405,7 +416,7 @@ impl Drop for Suspended {
     }
 }
 
-impl Running {
+impl RunningProgram {
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid
@@ -439,6 +450,6 @@ impl Running {
     /// Process ids of pagewise helpers that belong to it but are not in its tree.
     #[must_use]
     pub fn helpers(&self) -> Vec<i32> {
-        self.drains.iter().map(Drain::pid).collect()
+        self.drains.iter().map(OutputDrain::pid).collect()
     }
 }

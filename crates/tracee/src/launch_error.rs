@@ -65,7 +65,7 @@ pub enum LaunchError {
     Unkillable {
         /// As the user typed it.
         program: String,
-        alive: Vec<Survivor>,
+        alive: Vec<SurvivingProcess>,
     },
     /// A system call failed.
     #[error("{call} {subject}: {}", io::Error::from_raw_os_error(*.errno))]
@@ -80,7 +80,7 @@ pub enum LaunchError {
 
 /// A process that SIGKILL did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Survivor {
+pub struct SurvivingProcess {
     pub pid: i32,
     /// Name of its main thread.
     pub name: String,
@@ -90,7 +90,7 @@ pub struct Survivor {
     pub foreign: bool,
 }
 
-impl fmt::Display for Survivor {
+impl fmt::Display for SurvivingProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.state {
             _ if self.foreign => "it belongs to another user",
@@ -107,7 +107,7 @@ pub(crate) fn counted(processes: usize) -> String {
 }
 
 /// The first few survivors, and the number of the rest.
-pub(crate) fn named(alive: &[Survivor]) -> String {
+pub(crate) fn named(alive: &[SurvivingProcess]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = alive.iter().take(SHOWN).map(ToString::to_string).collect();
     match alive.len().saturating_sub(SHOWN) {

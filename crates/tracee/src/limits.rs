@@ -6,10 +6,10 @@
 //!
 //! Not seen in between: growth that is offset by other processes that free as much memory.
 
-use crate::holdings::Holdings;
-use crate::launch::Launch;
+use crate::holdings::UnmappedHoldings;
+use crate::launch::ProgramLaunch;
 use crate::memory;
-use crate::tree::Tree;
+use crate::tree::ProcessTree;
 use pagewise_kernel::proc::meminfo;
 use pagewise_model::units::{Bytes, Nanos};
 use std::fmt;
@@ -24,12 +24,12 @@ const LONGEST_REST: u64 = 2000;
 
 /// A limit that was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum BrokenLimit {
     Time(Nanos),
     Memory(Bytes),
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for BrokenLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time(most) => {
@@ -42,18 +42,18 @@ impl fmt::Display for Limit {
 
 /// The limits of one run.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct LaunchLimits {
     time: Option<Nanos>,
     memory: Option<Bytes>,
-    holdings: Holdings,
+    holdings: UnmappedHoldings,
     next_memory_check: Nanos,
-    looked: Option<Looked>,
-    broken: Option<Limit>,
+    looked: Option<MemoryCheck>,
+    broken: Option<BrokenLimit>,
 }
 
 /// A check of the memory of a tree.
 #[derive(Debug)]
-struct Looked {
+struct MemoryCheck {
     /// Available memory of the machine before the check.
     available: Option<Bytes>,
     /// Bytes that the tree had left.
@@ -62,7 +62,7 @@ struct Looked {
     until: Nanos,
 }
 
-impl Looked {
+impl MemoryCheck {
     /// Whether the tree cannot have reached its limit since the check.
     fn holds(&self, now: Nanos, available: Option<Bytes>) -> bool {
         let lost = self.available.zip(available).map(|(then, now)| then.0.saturating_sub(now.0));
@@ -70,13 +70,13 @@ impl Looked {
     }
 }
 
-impl Limits {
+impl LaunchLimits {
     /// For a program that starts now.
-    pub(crate) fn of(launch: &Launch) -> Self {
+    pub(crate) fn of(launch: &ProgramLaunch) -> Self {
         Self {
             time: launch.timeout_ns,
             memory: launch.memory_limit_bytes,
-            holdings: Holdings::from_now(),
+            holdings: UnmappedHoldings::from_now(),
             next_memory_check: MEMORY_CHECK,
             looked: None,
             broken: None,
@@ -84,7 +84,7 @@ impl Limits {
     }
 
     /// The limit that was broken.
-    pub(crate) const fn broken(&self) -> Option<Limit> {
+    pub(crate) const fn broken(&self) -> Option<BrokenLimit> {
         self.broken
     }
 
@@ -98,14 +98,14 @@ impl Limits {
     }
 
     /// Checks the limits. True if one has been broken since the last check: then kill the tree.
-    pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) -> bool {
+    pub(crate) fn look(&mut self, tree: &mut ProcessTree, now: Nanos) -> bool {
         if self.broken.is_some() {
             return false;
         }
         if let Some(most) = self.time
             && now >= most
         {
-            self.broken = Some(Limit::Time(most));
+            self.broken = Some(BrokenLimit::Time(most));
         } else if let Some(most) = self.memory
             && now >= self.next_memory_check
         {
@@ -114,7 +114,7 @@ impl Limits {
         self.broken.is_some()
     }
 
-    fn look_at_memory(&mut self, tree: &mut Tree, now: Nanos, most: Bytes) {
+    fn look_at_memory(&mut self, tree: &mut ProcessTree, now: Nanos, most: Bytes) {
         let begin = Instant::now();
         self.next_memory_check = now + MEMORY_CHECK;
         let available = meminfo::read().ok().map(|info| info.available);
@@ -123,11 +123,11 @@ impl Limits {
         }
         tree.refresh();
         let Some(room) = memory::room(tree.pids(), &mut self.holdings, most.0) else {
-            self.broken = Some(Limit::Memory(most));
+            self.broken = Some(BrokenLimit::Memory(most));
             return;
         };
         let rest = |times: u64| Nanos(Nanos::from(begin.elapsed()).0.saturating_mul(times));
-        self.looked = Some(Looked { available, room, until: now + rest(LONGEST_REST) });
+        self.looked = Some(MemoryCheck { available, room, until: now + rest(LONGEST_REST) });
         self.next_memory_check = now + MEMORY_CHECK.max(rest(REST));
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_look_holds_until_the_machine_has_lost_half_of_what_was_left() {
         let (gib, at) = (|n| Some(Bytes::gib(n)), Nanos::secs);
-        let looked = Looked { available: gib(20), room: Bytes::gib(8).0, until: at(3) };
+        let looked = MemoryCheck { available: gib(20), room: Bytes::gib(8).0, until: at(3) };
         assert!(looked.holds(at(2), gib(17)) && looked.holds(at(2), gib(30)));
         assert!(!looked.holds(at(2), gib(16)), "the tree may have taken 4 of 8 GiB");
         assert!(!looked.holds(at(3), gib(20)) && !looked.holds(at(2), None));
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_limit_is_broken_once() {
-        let mut tree = Tree::new(1, []);
-        let mut launch = Launch::experiment(vec!["x".into()]);
-        assert_eq!(Limits::of(&launch).due(), None);
+        let mut tree = ProcessTree::new(1, []);
+        let mut launch = ProgramLaunch::experiment(vec!["x".into()]);
+        assert_eq!(LaunchLimits::of(&launch).due(), None);
         launch.timeout_ns = Some(Nanos::millis(70));
-        let mut limits = Limits::of(&launch);
+        let mut limits = LaunchLimits::of(&launch);
         assert!(!limits.look(&mut tree, Nanos::millis(69)));
         assert_eq!(limits.due(), Some(Nanos::millis(70)));
         assert!(limits.look(&mut tree, Nanos::millis(70)));

@@ -9,11 +9,11 @@
 //!
 //! Variables and options that the user has set stay.
 
-use pagewise_model::plan::{EnvMerge, Settings};
+use pagewise_model::plan::{ArmSettings, EnvMerge};
 
 /// The settings for a program whose interpreters are to write maps.
 #[must_use]
-pub fn asked() -> Settings {
+pub fn asked() -> ArmSettings {
     let variable = |name: &str, separator, entries: &[&str]| EnvMerge {
         name: name.to_owned(),
         separator,
@@ -26,12 +26,12 @@ pub fn asked() -> Settings {
         "-XX:+DumpPerfMapAtExit",
         "-XX:+PreserveFramePointer",
     ];
-    Settings {
+    ArmSettings {
         env: vec![
             variable("PYTHONPERFSUPPORT", None, &["1"]),
             variable("NODE_OPTIONS", Some(' '), &node),
         ],
         jvm_options: java.map(str::to_owned).to_vec(),
-        ..Settings::default()
+        ..ArmSettings::default()
     }
 }

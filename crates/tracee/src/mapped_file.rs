@@ -17,7 +17,7 @@
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::fault::UnnamedFile;
-use pagewise_model::fault::event::{FileId, Map};
+use pagewise_model::fault::event::{FileId, MapEvent};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, openat, openat2,
 };
@@ -84,7 +84,7 @@ pub fn open_inside(pid: i32, path: &Path) -> Option<File> {
 }
 
 /// Opens the file of a mapping that was recorded when it was made.
-fn open_recorded(map: &Map) -> Result<File, Why> {
+fn open_recorded(map: &MapEvent) -> Result<File, Why> {
     let all = maps::read(map.pid).unwrap_or_default();
     let is_same = |mapping: &&Mapping| {
         mapping.contains(map.start_address)
@@ -143,10 +143,10 @@ fn is_below_overlay(file: &File, id: &FileId) -> bool {
 ///
 /// A handle; copies share the same data.
 #[derive(Debug, Clone, Default)]
-pub struct MappedFiles(Arc<Mutex<Known>>);
+pub struct MappedFiles(Arc<Mutex<KnownMappings>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownMappings {
     /// Names of the mappings seen, by path and file numbers.
     names: HashMap<(String, Option<FileId>), Arc<str>>,
     /// Names with the same path, in the order of their appearance.
@@ -155,12 +155,12 @@ struct Known {
 }
 
 impl MappedFiles {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownMappings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Handles a new mapping: opens its file if it is new. Returns the name of the file.
-    pub fn meet(&self, map: &Map) -> Arc<str> {
+    pub fn meet(&self, map: &MapEvent) -> Arc<str> {
         if !is_path(&map.path) {
             return Arc::from(map.path.as_str());
         }
@@ -194,7 +194,7 @@ impl MappedFiles {
     }
 }
 
-impl Known {
+impl KnownMappings {
     /// The name for the file that was opened by `path`.
     fn add(&mut self, path: &str, opened: Result<File, Why>) -> Arc<str> {
         let names = self.by_path.entry(path.to_owned()).or_default();
@@ -235,8 +235,8 @@ mod tests {
         (view, listed)
     }
 
-    fn told(pid: i32, mapping: &Mapping, file: Option<FileId>) -> Map {
-        Map {
+    fn told(pid: i32, mapping: &Mapping, file: Option<FileId>) -> MapEvent {
+        MapEvent {
             pid,
             start_address: mapping.start,
             size_bytes: Bytes(mapping.end - mapping.start),
@@ -271,7 +271,7 @@ mod tests {
         }
         // For a process that has ended, the recorded numbers decide.
         let gone = |file| {
-            open_recorded(&Map {
+            open_recorded(&MapEvent {
                 path: path.display().to_string(),
                 ..told(i32::MAX, &mapping, file)
             })
@@ -302,7 +302,7 @@ mod tests {
         assert!(files.file(&second).is_none() && files.missing(&name).is_none());
         assert_eq!(files.missing(&second).unwrap().why, GONE);
         for name in ["//anon", "[vdso]", ""] {
-            let map = Map { path: name.to_owned(), ..told(own, &first, None) };
+            let map = MapEvent { path: name.to_owned(), ..told(own, &first, None) };
             assert_eq!((&*files.meet(&map), files.missing(name)), (name, None));
         }
     }

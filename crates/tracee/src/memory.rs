@@ -11,12 +11,12 @@
 //!
 //! Not seen: pages of hugetlbfs, page tables, and what `holdings` does not see.
 
-use crate::holdings::Holdings;
+use crate::holdings::UnmappedHoldings;
 use pagewise_kernel::proc::{self, status};
 
 /// How many more bytes, mapped or not, the processes `pids` together may hold before they reach `most`.
 /// `None` if they exceed it.
-pub(crate) fn room(pids: &[i32], holdings: &mut Holdings, most: u64) -> Option<u64> {
+pub(crate) fn room(pids: &[i32], holdings: &mut UnmappedHoldings, most: u64) -> Option<u64> {
     let sum = |of: fn(i32) -> u64| pids.iter().fold(0_u64, |sum, pid| sum.saturating_add(of(*pid)));
     let mapped = sum(counted);
     let files = holdings.look(pids);

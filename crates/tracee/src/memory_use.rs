@@ -10,10 +10,10 @@
 //! process. Faults of a process wait while it is walked (`mmap_lock`). After a sample the sampler rests for
 //! [`REST`] times its CPU time, and at least [`PERIOD`]. So it takes at most 0.5% of a CPU.
 
-use crate::tree::Tree;
+use crate::tree::ProcessTree;
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{smaps, status};
-use pagewise_model::service::Holding;
+use pagewise_model::service::ServerMemory;
 use pagewise_model::usage::MemoryUse;
 use pagewise_model::{Bytes, Nanos};
 
@@ -31,8 +31,8 @@ const KEPT: usize = 512;
 
 /// What the processes `pids` hold now. Processes that have ended hold nothing.
 #[must_use]
-pub fn holding(pids: &[i32]) -> Holding {
-    let mut all = Holding::default();
+pub fn holding(pids: &[i32]) -> ServerMemory {
+    let mut all = ServerMemory::default();
     for pid in pids {
         let resident = smaps::rollup(*pid).unwrap_or_default();
         all.pss_bytes += resident.pss;
@@ -52,7 +52,7 @@ pub(crate) struct MemorySampler {
     last: Option<(Nanos, Bytes)>,
     /// Bytes times nanoseconds up to the last sample.
     integral: f64,
-    peak: Holding,
+    peak: ServerMemory,
     samples: u32,
     /// The largest sample of each group with its time; at most [`KEPT`].
     kept: Vec<(Nanos, Bytes)>,
@@ -67,7 +67,7 @@ impl MemorySampler {
             next: FIRST,
             last: None,
             integral: 0.0,
-            peak: Holding::default(),
+            peak: ServerMemory::default(),
             samples: 0,
             kept: Vec::new(),
             each: 1,
@@ -81,7 +81,7 @@ impl MemorySampler {
     }
 
     /// Takes a sample if it is due.
-    pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) {
+    pub(crate) fn look(&mut self, tree: &mut ProcessTree, now: Nanos) {
         if now < self.next {
             return;
         }
@@ -93,7 +93,7 @@ impl MemorySampler {
         self.add(now, holding);
     }
 
-    fn add(&mut self, now: Nanos, holding: Holding) {
+    fn add(&mut self, now: Nanos, holding: ServerMemory) {
         let (since, before) = self.last.unwrap_or((Nanos(0), holding.pss_bytes));
         let mean = f64::midpoint(before.0 as f64, holding.pss_bytes.0 as f64);
         self.integral += now.0.saturating_sub(since.0) as f64 * mean;
@@ -165,8 +165,8 @@ fn larger(one: (Nanos, Bytes), other: (Nanos, Bytes)) -> (Nanos, Bytes) {
 mod tests {
     use super::*;
 
-    fn of(mebibytes: u64) -> Holding {
-        Holding { pss_bytes: Bytes::mib(mebibytes), ..Holding::default() }
+    fn of(mebibytes: u64) -> ServerMemory {
+        ServerMemory { pss_bytes: Bytes::mib(mebibytes), ..ServerMemory::default() }
     }
 
     #[test]

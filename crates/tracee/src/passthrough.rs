@@ -14,31 +14,31 @@ mod peak;
 mod record;
 mod traced;
 
-pub use first_calls::{Recorded as RecordedCalls, first_calls_through};
-pub use peak::{AtPeak, peak_of, peak_through};
-pub use record::{Recorded, record_through};
+pub use first_calls::{FirstCallRun as RecordedCalls, first_calls_through};
+pub use peak::{PeakRun, peak_of, peak_through};
+pub use record::{FaultRun, record_through};
 
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, Running};
+use crate::launch::{self, LaunchError, ProgramLaunch, RunningProgram};
 use crate::mapped_file::MappedFiles;
-use crate::perf::{Observers, Walker};
+use crate::perf::{PerfObservers, Walker};
 use crate::read_ahead;
-use crate::recorder::Recording;
-use crate::run::{self, Clocks, Finished, Scheduled};
-use crate::signals::Caught;
+use crate::recorder::FaultRecording;
+use crate::run::{self, FinishedRun, ScheduledWatcher, WatchClocks};
+use crate::signals::SignalReceiver;
 use crate::stdio;
-use crate::tool_links::Starts;
-use crate::tree::Tree;
+use crate::tool_links::StartWatch;
+use crate::tree::ProcessTree;
 use crate::wait;
 use crate::watcher::{MakeWatcher, WatchReport};
 use pagewise_model::units::Nanos;
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use rustix::event::{PollFd, PollFlags};
 use std::ptr;
 
 /// Executes the program in this process. Returns only on failure.
 #[must_use]
-pub fn exec_with(launch: &Launch) -> LaunchError {
+pub fn exec_with(launch: &ProgramLaunch) -> LaunchError {
     let signals = SignalState::inherited();
     let attempt = || -> Result<std::convert::Infallible, LaunchError> {
         let (program, mut prepared) = launch.prepare(std::env::vars_os().collect())?;
@@ -59,8 +59,8 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
 
 /// A program that ended, with the reports of its watchers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Through {
-    pub ended: Ended,
+pub struct PassthroughRun {
+    pub ended: ProgramEnd,
     /// Report of each watcher, in the order of the plan.
     pub watches: Vec<WatchReport>,
 }
@@ -71,12 +71,12 @@ pub struct Through {
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
 pub fn run_through(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     make: MakeWatcher<'_>,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Option<Through>, LaunchError> {
+) -> Result<Option<PassthroughRun>, LaunchError> {
     let before = SignalState::inherited();
-    let mut caught = Caught::block(before)?;
+    let mut caught = SignalReceiver::block(before)?;
     if interrupted() {
         return Ok(None);
     }
@@ -87,7 +87,7 @@ pub fn run_through(
     let (status, _) = wait::reap(running.pid())
         .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
     let watches = watchers.iter_mut().map(|w| w.watcher.finish()).collect();
-    Ok(Some(Through { ended: wait::ended(status), watches }))
+    Ok(Some(PassthroughRun { ended: wait::ended(status), watches }))
 }
 
 /// Runs the program like [`run_through`], without watchers, and records what `launch.observe` asks
@@ -95,7 +95,7 @@ pub fn run_through(
 ///
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
-pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
+pub fn observe_through(launch: &ProgramLaunch) -> Result<FinishedRun, LaunchError> {
     profile_through(launch, &MappedFiles::default(), None)
 }
 
@@ -104,17 +104,17 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
 /// # Errors
 /// As [`observe_through`].
 pub fn profile_through(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     files: &MappedFiles,
     walker: Option<Walker>,
-) -> Result<Finished, LaunchError> {
+) -> Result<FinishedRun, LaunchError> {
     let before = SignalState::inherited();
-    let mut caught = Caught::block(before)?;
+    let mut caught = SignalReceiver::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
-    let observers = Observers::attach(child.pid(), &launch.observe, files, walker);
-    let recording = Recording::beside(&launch.recorder, child.pid());
+    let observers = PerfObservers::attach(child.pid(), &launch.observe, files, walker);
+    let recording = FaultRecording::beside(&launch.recorder, child.pid());
     caught.spare(recording.pid());
-    let starts = Starts::of(&launch.settings)?;
+    let starts = StartWatch::of(&launch.settings)?;
     let huge_before = run::HugeCounts::now();
     let running = child.release()?;
     let cpu_before = wait::own_cpu_time();
@@ -126,7 +126,7 @@ pub fn profile_through(
     let observed = observers.finish();
     // From here on signals end this process.
     drop(caught);
-    Ok(Finished {
+    Ok(FinishedRun {
         faults: recording.conclude(&usage),
         supervisor_ns,
         huge_faults: huge.faults,
@@ -138,15 +138,19 @@ pub fn profile_through(
         profile: observed.profile,
         user: observed.user,
         walks: observed.walks,
-        ..Finished::new(usage)
+        ..FinishedRun::new(usage)
     })
 }
 
 /// Waits beside the program until it ends; returns its wall time.
-pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
-    let mut tree = Tree::below(running.pid());
+pub(crate) fn attend(
+    running: &RunningProgram,
+    caught: &mut SignalReceiver,
+    watchers: &mut [ScheduledWatcher],
+) -> Nanos {
+    let mut tree = ProcessTree::below(running.pid());
     let elapsed = || Nanos::from(running.started().elapsed());
-    let clocks = Clocks { since_start: &elapsed, cpu: &pagewise_kernel::clock::thread_cpu };
+    let clocks = WatchClocks { since_start: &elapsed, cpu: &pagewise_kernel::clock::thread_cpu };
     loop {
         let watch_due = run::tick(watchers, &mut tree, &clocks);
         caught.pass_on(running, elapsed());
@@ -171,8 +175,8 @@ pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Sch
 /// Ends this process as the program ended: with the same status, or by the same signal without a second core
 /// dump.
 #[expect(clippy::exit, reason = "its purpose is to end the process with the program's status")]
-pub fn end_like(ended: Ended) -> ! {
-    let Ended::Signaled(signal) = ended else { std::process::exit(ended.shell_status()) };
+pub fn end_like(ended: ProgramEnd) -> ! {
+    let ProgramEnd::Signaled(signal) = ended else { std::process::exit(ended.shell_status()) };
     // A core dump of this process would overwrite the program's. It does no harm if either call fails.
     let _best_effort =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);

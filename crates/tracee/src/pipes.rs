@@ -21,9 +21,9 @@
 //! Cost: 3 us for each descriptor of the tree per look, and 10-20 us for each pipe that has not grown yet.
 //! Once: 0.1 ms plus the time to read its programs.
 
-use crate::lending::Files;
-use crate::tree::Tree;
-use pagewise_kernel::proc::fd::{self, Target};
+use crate::lending::LendingFiles;
+use crate::tree::ProcessTree;
+use pagewise_kernel::proc::fd::{self, DescriptorTarget};
 use pagewise_kernel::proc::{self, stat};
 use pagewise_kernel::{SysError, pidfd, pipe};
 use pagewise_model::units::Bytes;
@@ -32,7 +32,7 @@ use std::os::fd::OwnedFd;
 
 /// One end of a pipe, held by a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct End {
+pub struct PipeEnd {
     pub pid: i32,
     /// Its descriptor.
     pub fd: i32,
@@ -46,15 +46,15 @@ pub struct End {
 
 /// All pipe ends that processes of the tree hold now. Processes that have ended hold none.
 #[must_use]
-pub fn ends(tree: &Tree) -> Vec<End> {
+pub fn ends(tree: &ProcessTree) -> Vec<PipeEnd> {
     tree.pids().iter().flat_map(|pid| ends_of(*pid).unwrap_or_default()).collect()
 }
 
-fn ends_of(pid: i32) -> Result<Vec<End>, SysError> {
+fn ends_of(pid: i32) -> Result<Vec<PipeEnd>, SysError> {
     let held = fd::list(pid)?;
-    let end = |d: fd::Descriptor| match d.target {
-        Target::Pipe(inode) => {
-            Some(End { pid, fd: d.fd, inode, reads: d.readable, writes: d.writable })
+    let end = |d: fd::OpenDescriptor| match d.target {
+        DescriptorTarget::Pipe(inode) => {
+            Some(PipeEnd { pid, fd: d.fd, inode, reads: d.readable, writes: d.writable })
         }
         _ => None,
     };
@@ -63,7 +63,7 @@ fn ends_of(pid: i32) -> Result<Vec<End>, SysError> {
 
 /// Outcome of an attempt to grow a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Growth {
+pub enum PipeGrowth {
     /// It was grown. `to` was read back from the kernel.
     Grown {
         /// Capacity before.
@@ -90,11 +90,11 @@ pub enum Growth {
 /// State of the pipes of one program: which are done, which must not be touched, and how much of the budget
 /// is left. Pure bookkeeping.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct PipeLedger {
     foreign: HashSet<u64>,
     /// Processes that existed before the program.
     strangers: HashSet<i32>,
-    files: Files,
+    files: LendingFiles,
     done: HashSet<u64>,
     wanted: Bytes,
     budget: Bytes,
@@ -109,7 +109,7 @@ pub struct Ledger {
     ended_left_out: u64,
 }
 
-impl Ledger {
+impl PipeLedger {
     /// Pipes are to have `wanted` bytes, and total growth is limited to `budget`. Pipes in `foreign` are
     /// never touched. Create this before the program starts.
     #[must_use]
@@ -117,7 +117,7 @@ impl Ledger {
         Self {
             foreign,
             strangers: proc::tree::all().unwrap_or_default().into_iter().collect(),
-            files: Files::default(),
+            files: LendingFiles::default(),
             done: HashSet::new(),
             wanted,
             budget,
@@ -134,8 +134,8 @@ impl Ledger {
 
     /// The pipes that may need growth, each with its ends from `ends`. Pipes that no longer exist return
     /// their share of the budget.
-    pub fn open(&mut self, ends: &[End]) -> Vec<Vec<End>> {
-        let mut pipes: BTreeMap<u64, Vec<End>> = BTreeMap::new();
+    pub fn open(&mut self, ends: &[PipeEnd]) -> Vec<Vec<PipeEnd>> {
+        let mut pipes: BTreeMap<u64, Vec<PipeEnd>> = BTreeMap::new();
         for end in ends {
             pipes.entry(end.inode).or_default().push(*end);
         }
@@ -158,23 +158,23 @@ impl Ledger {
     }
 
     /// Records the outcome for pipe `inode`.
-    pub fn note(&mut self, inode: u64, growth: Growth) {
+    pub fn note(&mut self, inode: u64, growth: PipeGrowth) {
         self.left_out.remove(&inode);
         match growth {
-            Growth::Grown { from, to } => {
+            PipeGrowth::Grown { from, to } => {
                 self.grown += 1;
                 self.held.insert(inode, Bytes(to.0.saturating_sub(from.0)));
                 self.most_held = self.most_held.max(self.held_now());
             }
-            Growth::LargeEnough => {}
-            Growth::LeftAlone(why) => *self.left_alone.entry(why).or_default() += 1,
-            Growth::Refused(errno) => *self.refusals.entry(errno).or_default() += 1,
-            Growth::Later | Growth::Again => return,
-            Growth::LimitReached => {
+            PipeGrowth::LargeEnough => {}
+            PipeGrowth::LeftAlone(why) => *self.left_alone.entry(why).or_default() += 1,
+            PipeGrowth::Refused(errno) => *self.refusals.entry(errno).or_default() += 1,
+            PipeGrowth::Later | PipeGrowth::Again => return,
+            PipeGrowth::LimitReached => {
                 self.limit_reached = true;
                 return;
             }
-            Growth::NoBudget => {
+            PipeGrowth::NoBudget => {
                 self.left_out.insert(inode);
                 return;
             }
@@ -229,7 +229,7 @@ impl Ledger {
 const ATTEMPTS: usize = 3;
 
 /// Grows the pipes of `tree` as `ledger` wants; returns the number of grown pipes.
-pub fn grow_all(tree: &Tree, ledger: &mut Ledger) -> u64 {
+pub fn grow_all(tree: &ProcessTree, ledger: &mut PipeLedger) -> u64 {
     let before = ledger.grown();
     for _ in 0..ATTEMPTS {
         if !attempt(tree, ledger) {
@@ -240,7 +240,7 @@ pub fn grow_all(tree: &Tree, ledger: &mut Ledger) -> u64 {
 }
 
 /// Tries each pipe once. True if another attempt should follow at once.
-fn attempt(tree: &Tree, ledger: &mut Ledger) -> bool {
+fn attempt(tree: &ProcessTree, ledger: &mut PipeLedger) -> bool {
     let mut ends = Vec::new();
     for &pid in tree.pids() {
         match ends_of(pid) {
@@ -256,28 +256,28 @@ fn attempt(tree: &Tree, ledger: &mut Ledger) -> bool {
             return false;
         }
         let growth = grow(&holders, tree, ledger);
-        again |= growth == Growth::Again;
+        again |= growth == PipeGrowth::Again;
         ledger.note(holders[0].inode, growth);
     }
     again
 }
 
 /// Grows the pipe whose ends in `tree` are `holders`, if that is permitted.
-fn grow(holders: &[End], tree: &Tree, ledger: &mut Ledger) -> Growth {
-    let Some(writer) = only_writer(holders) else { return Growth::Later };
+fn grow(holders: &[PipeEnd], tree: &ProcessTree, ledger: &mut PipeLedger) -> PipeGrowth {
+    let Some(writer) = only_writer(holders) else { return PipeGrowth::Later };
     // The borrowed end is open only during these few calls.
     match borrow(writer).and_then(|pipe| match pipe {
         Some(pipe) => consider(&pipe, writer, holders, tree, ledger),
-        None => Ok(Growth::Later),
+        None => Ok(PipeGrowth::Later),
     }) {
         Ok(growth) => growth,
-        Err(error) if error.is_gone() || error.errno() == Some(libc::EBADF) => Growth::Later,
-        Err(error) => Growth::Refused(error.errno().unwrap_or(libc::EIO)),
+        Err(error) if error.is_gone() || error.errno() == Some(libc::EBADF) => PipeGrowth::Later,
+        Err(error) => PipeGrowth::Refused(error.errno().unwrap_or(libc::EIO)),
     }
 }
 
 /// An end of the only process that can write; `None` if there are several.
-fn only_writer(holders: &[End]) -> Option<End> {
+fn only_writer(holders: &[PipeEnd]) -> Option<PipeEnd> {
     let mut writers = holders.iter().filter(|end| end.writes);
     let first = writers.next()?;
     writers.all(|end| end.pid == first.pid).then_some(*first)
@@ -285,43 +285,43 @@ fn only_writer(holders: &[End]) -> Option<End> {
 
 fn consider(
     pipe: &OwnedFd,
-    writer: End,
-    holders: &[End],
-    tree: &Tree,
-    ledger: &mut Ledger,
-) -> Result<Growth, SysError> {
+    writer: PipeEnd,
+    holders: &[PipeEnd],
+    tree: &ProcessTree,
+    ledger: &mut PipeLedger,
+) -> Result<PipeGrowth, SysError> {
     let from = pipe::capacity(pipe)?;
     if from >= ledger.wanted {
-        return Ok(Growth::LargeEnough);
+        return Ok(PipeGrowth::LargeEnough);
     }
     if from != pipe::default_capacity() {
-        return Ok(Growth::LeftAlone(format!("one of {from} does not have the default size")));
+        return Ok(PipeGrowth::LeftAlone(format!("one of {from} does not have the default size")));
     }
     let content = rustix::io::ioctl_fionread(pipe)
         .map_err(|e| SysError::new("ioctl(FIONREAD)", "a pipe", e))?;
     if content < from.0 / 2 || !stat::read(writer.pid)?.has_execed() {
-        return Ok(Growth::Later);
+        return Ok(PipeGrowth::Later);
     }
     if !ledger.has_room() {
-        return Ok(Growth::NoBudget);
+        return Ok(PipeGrowth::NoBudget);
     }
     if held_outside(writer.inode, tree, &ledger.strangers) {
-        return Ok(Growth::Later);
+        return Ok(PipeGrowth::Later);
     }
     let mut took_long = false;
     for end in holders {
         let answer = ledger.files.of_process(end.pid)?;
         if let Some((path, why)) = answer.lender {
-            return Ok(Growth::LeftAlone(format!("{} {why}", path.display())));
+            return Ok(PipeGrowth::LeftAlone(format!("{} {why}", path.display())));
         }
         took_long |= answer.took_long;
     }
-    Ok(if took_long { Growth::Again } else { resize(pipe, from, ledger.wanted) })
+    Ok(if took_long { PipeGrowth::Again } else { resize(pipe, from, ledger.wanted) })
 }
 
 /// Whether a process outside `tree` holds the pipe: one that has left the tree. Processes from before the
 /// program are not checked: they can have the pipe only if it was sent to them.
-fn held_outside(inode: u64, tree: &Tree, strangers: &HashSet<i32>) -> bool {
+fn held_outside(inode: u64, tree: &ProcessTree, strangers: &HashSet<i32>) -> bool {
     let holds = |pid: i32| ends_of(pid).is_ok_and(|ends| ends.iter().any(|e| e.inode == inode));
     let all = proc::tree::all().unwrap_or_default();
     let own = proc::own_pid();
@@ -330,20 +330,20 @@ fn held_outside(inode: u64, tree: &Tree, strangers: &HashSet<i32>) -> bool {
     all.into_iter().filter(is_other).any(holds)
 }
 
-fn resize(pipe: &OwnedFd, from: Bytes, wanted: Bytes) -> Growth {
+fn resize(pipe: &OwnedFd, from: Bytes, wanted: Bytes) -> PipeGrowth {
     let resized = pipe::set_capacity(pipe, wanted).and_then(|_| pipe::capacity(pipe));
     match resized {
-        Ok(to) => Growth::Grown { from, to },
+        Ok(to) => PipeGrowth::Grown { from, to },
         Err(error) => match error.errno() {
-            Some(libc::EBUSY) => Growth::Later,
-            Some(libc::EPERM) => Growth::LimitReached,
-            errno => Growth::Refused(errno.unwrap_or(libc::EIO)),
+            Some(libc::EBUSY) => PipeGrowth::Later,
+            Some(libc::EPERM) => PipeGrowth::LimitReached,
+            errno => PipeGrowth::Refused(errno.unwrap_or(libc::EIO)),
         },
     }
 }
 
 /// A copy of `end`; `None` if that descriptor now refers to something else.
-fn borrow(end: End) -> Result<Option<OwnedFd>, SysError> {
+fn borrow(end: PipeEnd) -> Result<Option<OwnedFd>, SysError> {
     let copy = pidfd::open(end.pid).and_then(|process| pidfd::get_fd(process, end.fd));
     let copy = match copy {
         Err(error) if !error.is_gone() && error.errno() != Some(libc::EBADF) => reopen(end)?,
@@ -355,7 +355,7 @@ fn borrow(end: End) -> Result<Option<OwnedFd>, SysError> {
 }
 
 /// Opens the same pipe again, without waiting for the other side.
-fn reopen(end: End) -> Result<OwnedFd, SysError> {
+fn reopen(end: PipeEnd) -> Result<OwnedFd, SysError> {
     use rustix::fs::{Mode, OFlags};
     let path = format!("/proc/{}/fd/{}", end.pid, end.fd);
     let access = if end.writes { OFlags::WRONLY } else { OFlags::RDONLY };

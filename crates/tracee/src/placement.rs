@@ -7,14 +7,14 @@
 //!
 //! Cost: the descriptor scan of `pipes`, and 1-2 us for each thread placed.
 
-use crate::pipes::End;
+use crate::pipes::PipeEnd;
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, affinity};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Which process feeds which, by pipes that are not `foreign`.
 #[must_use]
-pub fn edges(ends: &[End], foreign: &HashSet<u64>) -> BTreeSet<(i32, i32)> {
+pub fn edges(ends: &[PipeEnd], foreign: &HashSet<u64>) -> BTreeSet<(i32, i32)> {
     let mut readers: HashMap<u64, BTreeSet<i32>> = HashMap::new();
     for end in ends.iter().filter(|e| e.reads) {
         readers.entry(end.inode).or_default().insert(end.pid);
@@ -32,12 +32,12 @@ pub fn edges(ends: &[End], foreign: &HashSet<u64>) -> BTreeSet<(i32, i32)> {
 
 /// Assigns CPUs to processes. A process keeps its CPU.
 #[derive(Debug)]
-pub struct Placer {
+pub struct CpuPlacer {
     cpus: Vec<u32>,
     placed: BTreeMap<i32, u32>,
 }
 
-impl Placer {
+impl CpuPlacer {
     /// A placer that alternates over `cpus`.
     #[must_use]
     pub const fn new(cpus: Vec<u32>) -> Self {
@@ -126,8 +126,8 @@ pub fn place(pid: i32, cpu: u32) -> Result<u32, SysError> {
 mod tests {
     use super::*;
 
-    fn pipe(inode: u64, writer: i32, reader: i32) -> [End; 2] {
-        let end = |pid, writes: bool| End { pid, fd: 0, inode, reads: !writes, writes };
+    fn pipe(inode: u64, writer: i32, reader: i32) -> [PipeEnd; 2] {
+        let end = |pid, writes: bool| PipeEnd { pid, fd: 0, inode, reads: !writes, writes };
         [end(writer, true), end(reader, false)]
     }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_chain_alternates_whatever_the_order_of_ids() {
         let chain = BTreeSet::from([(30, 20), (20, 10)]);
-        let mut placer = Placer::new(vec![0, 1]);
+        let mut placer = CpuPlacer::new(vec![0, 1]);
         let placed: BTreeMap<_, _> = placer.assign(&chain).into_iter().collect();
         assert_eq!(placed, BTreeMap::from([(30, 0), (20, 1), (10, 0)]));
         assert!(placer.assign(&chain).is_empty());
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_cycle_ends_and_no_cpus_places_nobody() {
         let ring = BTreeSet::from([(1, 2), (2, 1)]);
-        let mut placer = Placer::new(vec![4, 5]);
+        let mut placer = CpuPlacer::new(vec![4, 5]);
         let cpus: BTreeSet<u32> = placer.assign(&ring).into_iter().map(|(_, c)| c).collect();
         assert_eq!(cpus, BTreeSet::from([4, 5]));
-        assert!(Placer::new(vec![]).assign(&ring).is_empty());
+        assert!(CpuPlacer::new(vec![]).assign(&ring).is_empty());
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// A file that may be executed.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct ProgramFile {
     /// Path for `execve`, relative to the directory the program starts in.
     pub(crate) path: PathBuf,
     /// Text without a `#!` line: `execvp` passes it to the shell when the kernel refuses it.
@@ -36,7 +36,7 @@ pub(crate) fn find(
     path: Option<&OsStr>,
     cwd: Option<&Path>,
     passed: &[PathBuf],
-) -> Result<Program, LaunchError> {
+) -> Result<ProgramFile, LaunchError> {
     let shown = || name.to_string_lossy().into_owned();
     if name.is_empty() {
         return Err(LaunchError::NotFound { program: shown() });
@@ -44,7 +44,7 @@ pub(crate) fn find(
     if name.as_bytes().contains(&b'/') {
         let file = located(Path::new(name), cwd);
         let shell_text = check(&file, &shown(), cwd)?;
-        return Ok(Program { path: name.into(), shell_text });
+        return Ok(ProgramFile { path: name.into(), shell_text });
     }
     let default = OsString::from(DEFAULT_PATH);
     let mut refused = None;
@@ -61,7 +61,7 @@ pub(crate) fn find(
             continue;
         }
         match check(&file, &shown(), cwd) {
-            Ok(shell_text) => return Ok(Program { path: candidate, shell_text }),
+            Ok(shell_text) => return Ok(ProgramFile { path: candidate, shell_text }),
             Err(LaunchError::NotFound { .. }) => {}
             Err(error @ LaunchError::SetuidRefused { .. }) => return Err(error),
             Err(error) => refused = refused.or(Some(error)),

@@ -20,7 +20,7 @@ use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
 use pagewise_kernel::file_view::{is_cached, open_regular, read_at_most};
 use pagewise_kernel::proc::meminfo;
-use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
+use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingSet, WorkingSetFile, WorkingSetRange};
 use pagewise_model::{Bytes, bounded};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -40,14 +40,14 @@ pub const MOST_FILES: usize = 10_000;
 
 /// What to read before a start.
 #[derive(Debug)]
-pub struct Plan {
-    files: Vec<(File, Vec<WorkingRange>)>,
+pub struct ReadAheadPlan {
+    files: Vec<(File, Vec<WorkingSetRange>)>,
     left_out: Vec<String>,
 }
 
 /// Result of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct ReadAheadOutcome {
     /// Bytes that had to be awaited.
     pub read: Bytes,
     /// Bytes found in the page cache, before or right after the request.
@@ -92,7 +92,7 @@ pub fn build_id(file: &File) -> Option<String> {
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-impl Plan {
+impl ReadAheadPlan {
     /// The parts of `set` whose files are unchanged.
     #[must_use]
     pub fn of(set: &WorkingSet) -> Self {
@@ -124,8 +124,8 @@ impl Plan {
 
     /// Reads what is missing. Returns when all of it is in the page cache.
     #[must_use]
-    pub fn execute(&self) -> Done {
-        let mut done = Done::default();
+    pub fn execute(&self) -> ReadAheadOutcome {
+        let mut done = ReadAheadOutcome::default();
         for (file, offset, length) in self.pieces() {
             // Only a hint: the read below fetches whatever it does not bring.
             let _hint = fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
@@ -157,18 +157,18 @@ impl Plan {
 pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
     let Some(path) = path else { return Ok(()) };
     let set = load(Path::new(path)).map_err(|why| LaunchError::WorkingSet { why })?;
-    let _done = Plan::of(&set).execute();
+    let _done = ReadAheadPlan::of(&set).execute();
     Ok(())
 }
 
 /// The file, if it is the recorded one; otherwise how it differs.
-fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
+fn unchanged(recorded: &WorkingSetFile) -> Result<File, String> {
     let gone = || "it does not exist, or cannot be read".to_owned();
     let (file, length) = open_regular(Path::new(&recorded.path)).map_err(|_error| gone())?;
     if length as u64 != recorded.size_bytes.0 {
         return Err("its length has changed".to_owned());
     }
-    let is_within = |range: &WorkingRange| {
+    let is_within = |range: &WorkingSetRange| {
         let end = range.offset_bytes.0.checked_add(range.length_bytes.0);
         end.is_some_and(|end| end <= length as u64)
     };
@@ -181,8 +181,8 @@ fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
 }
 
 /// Joins adjacent ranges, so that fewer calls read them.
-fn joined(ranges: &[WorkingRange]) -> Vec<WorkingRange> {
-    let mut all: Vec<WorkingRange> = Vec::new();
+fn joined(ranges: &[WorkingSetRange]) -> Vec<WorkingSetRange> {
+    let mut all: Vec<WorkingSetRange> = Vec::new();
     for range in ranges {
         match all.last_mut() {
             Some(last) if last.offset_bytes + last.length_bytes == range.offset_bytes => {
@@ -195,7 +195,7 @@ fn joined(ranges: &[WorkingRange]) -> Vec<WorkingRange> {
 }
 
 /// Splits a range into pieces: offset and length of each.
-fn pieces(range: &WorkingRange) -> impl Iterator<Item = (u64, u64)> + use<> {
+fn pieces(range: &WorkingSetRange) -> impl Iterator<Item = (u64, u64)> + use<> {
     let start = range.offset_bytes.0;
     let end = start.saturating_add(range.length_bytes.0);
     let step = PIECE.0;
@@ -218,8 +218,8 @@ mod tests {
 
     const LENGTH: u64 = 300 << 10;
 
-    fn range(offset: u64, length: u64) -> WorkingRange {
-        WorkingRange {
+    fn range(offset: u64, length: u64) -> WorkingSetRange {
+        WorkingSetRange {
             offset_bytes: Bytes(offset),
             length_bytes: Bytes(length),
             first_touch_ns: Nanos(0),
@@ -232,7 +232,7 @@ mod tests {
         std::fs::write(&path, vec![7; LENGTH as usize]).unwrap();
         let file = File::open(&path).unwrap();
         file.sync_all().unwrap();
-        let recorded = WorkingFile {
+        let recorded = WorkingSetFile {
             path: path.to_string_lossy().into_owned(),
             size_bytes: Bytes(LENGTH),
             modified_unix_ns: modified(&file).unwrap(),
@@ -264,10 +264,10 @@ mod tests {
     fn what_was_dropped_is_read_and_what_is_there_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let set = made(dir.path());
-        let plan = Plan::of(&set);
+        let plan = ReadAheadPlan::of(&set);
         assert!(plan.left_out().is_empty());
         let all = set.size();
-        assert_eq!(plan.execute(), Done { read: Bytes(0), found: all });
+        assert_eq!(plan.execute(), ReadAheadOutcome { read: Bytes(0), found: all });
         let file = File::open(&set.files[0].path).unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         let done = plan.execute();
@@ -276,7 +276,7 @@ mod tests {
         }
         // The probe of one piece may bring in the next one.
         assert_eq!(done.read + done.found, all);
-        assert_eq!(plan.execute(), Done { read: Bytes(0), found: all });
+        assert_eq!(plan.execute(), ReadAheadOutcome { read: Bytes(0), found: all });
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let set = made(dir.path());
         let path = Path::new(&set.files[0].path);
-        let why = |set: &WorkingSet| Plan::of(set).left_out().join("\n");
+        let why = |set: &WorkingSet| ReadAheadPlan::of(set).left_out().join("\n");
         let file = File::options().write(true).open(path).unwrap();
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
         assert!(why(&set).ends_with("data: it has changed since"), "{}", why(&set));
@@ -306,7 +306,7 @@ mod tests {
             return;
         };
         assert!(id.len() >= 16 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
-        let recorded = |build_id: Option<String>| WorkingFile {
+        let recorded = |build_id: Option<String>| WorkingSetFile {
             path: own.to_string_lossy().into_owned(),
             size_bytes: Bytes(file.metadata().unwrap().len()),
             modified_unix_ns: 1,

@@ -10,27 +10,29 @@
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
 use crate::child_ends::ChildEnds;
-use crate::descendants::{self, Except, Killed};
-use crate::launch::{self, Launch, LaunchError, Observe, Running, Suspended};
-use crate::limits::{Limit, Limits};
+use crate::descendants::{self, ExceptedChildren, KillOutcome};
+use crate::launch::{
+    self, LaunchError, ObservationOptions, ProgramLaunch, RunningProgram, SuspendedProgram,
+};
+use crate::limits::{BrokenLimit, LaunchLimits};
 use crate::mapped_file::MappedFiles;
 use crate::memory_use::MemorySampler;
-use crate::perf::Observers;
-use crate::recorder::Recording;
+use crate::perf::PerfObservers;
+use crate::recorder::FaultRecording;
 use crate::run_delay::DelaySampler;
-use crate::tool_links::Starts;
-use crate::tree::Tree;
+use crate::tool_links::StartWatch;
+use crate::tree::ProcessTree;
 use crate::wait;
-use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
+use crate::watcher::{MakeWatcher, RunWatcher, WatchContext, WatchReport};
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_kernel::{affinity, thp};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
-use pagewise_model::look::{Samples, UserSamples, WalkCounts};
+use pagewise_model::look::{CpuSamples, UserSamples, WalkCounts};
 use pagewise_model::machine::SmallFolios;
 use pagewise_model::profile::StackSamples;
 use pagewise_model::units::Nanos;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::ProgramUsage;
 use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -38,9 +40,9 @@ use std::os::fd::BorrowedFd;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What the program used.
-    pub usage: Usage,
+    pub usage: ProgramUsage,
     /// Report of each watcher, in the order of the plan.
     pub watches: Vec<WatchReport>,
     /// CPU time of this process while the program ran.
@@ -64,7 +66,7 @@ pub struct Finished {
     /// It was killed because it exceeded its memory limit.
     pub over_memory: bool,
     /// CPU samples, when they were asked for.
-    pub samples: Fact<Samples>,
+    pub samples: Fact<CpuSamples>,
     /// Samples with whole stacks, when they were asked for.
     pub profile: Fact<StackSamples>,
     /// Samples in user mode, when they were asked for.
@@ -75,10 +77,10 @@ pub struct Finished {
     pub faults: Fact<FaultReport>,
 }
 
-impl Finished {
+impl FinishedRun {
     /// A run with no recorded data except `usage`.
     #[must_use]
-    pub fn new(usage: Usage) -> Self {
+    pub fn new(usage: ProgramUsage) -> Self {
         const NOT_ASKED: &str = "not requested";
         Self {
             usage,
@@ -103,9 +105,9 @@ impl Finished {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum LaunchOutcome {
     /// By itself or by a limit.
-    Finished(Box<Finished>),
+    Finished(Box<FinishedRun>),
     /// A stop was requested through the descriptor; the tree has been killed.
     Stopped,
 }
@@ -120,48 +122,49 @@ pub enum Outcome {
 /// [`LaunchError`] when the program could not be started or waited for, or some of its processes are still
 /// alive.
 pub fn run(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     make: MakeWatcher<'_>,
     stop: Option<BorrowedFd<'_>>,
-) -> Result<Outcome, LaunchError> {
+) -> Result<LaunchOutcome, LaunchError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
     let outcome = run_once(launch, make, stop)?;
     // The helpers have ended by now: no descendant may be left.
-    descendants::end_all(&Except::default()).check(launch.shown())?;
+    descendants::end_all(&ExceptedChildren::default()).check(launch.shown())?;
     Ok(outcome)
 }
 
 fn run_once(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     make: MakeWatcher<'_>,
     stop: Option<BorrowedFd<'_>>,
-) -> Result<Outcome, LaunchError> {
+) -> Result<LaunchOutcome, LaunchError> {
     let ends = ChildEnds::watch()?;
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
-    let observers = Observers::attach(child.pid(), &launch.observe, &MappedFiles::default(), None);
-    let recording = Recording::beside(&launch.recorder, child.pid());
-    let starts = Starts::of(&launch.settings)?;
+    let observers =
+        PerfObservers::attach(child.pid(), &launch.observe, &MappedFiles::default(), None);
+    let recording = FaultRecording::beside(&launch.recorder, child.pid());
+    let starts = StartWatch::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
-    let mut limits = Limits::of(launch);
-    let mut samplers = Samplers::of(&launch.observe);
+    let mut limits = LaunchLimits::of(launch);
+    let mut samplers = RunSamplers::of(&launch.observe);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
-    let tree = Tree::new(running.pid(), helpers.iter().copied());
-    let except = Except { helpers, unreaped: Some(running.pid()) };
-    let mut beside = Beside { running: &running, tree, except: &except, ends: &ends, stop };
+    let tree = ProcessTree::new(running.pid(), helpers.iter().copied());
+    let except = ExceptedChildren { helpers, unreaped: Some(running.pid()) };
+    let mut beside = RunSupervision { running: &running, tree, except: &except, ends: &ends, stop };
     let end = beside.supervise(&mut watchers, &mut limits, &mut samplers);
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
-    let Killed { killed, alive } = descendants::end_all(&except);
-    Killed { killed, alive }.check(launch.shown())?;
+    let KillOutcome { killed, alive } = descendants::end_all(&except);
+    KillOutcome { killed, alive }.check(launch.shown())?;
     let wall = match end {
-        End::Seen(wall) => wall,
-        End::Limit => running.started().elapsed().into(),
-        End::Told => {
+        WaitEnd::Seen(wall) => wall,
+        WaitEnd::Limit => running.started().elapsed().into(),
+        WaitEnd::Told => {
             let _killed = wait::reap(running.pid());
-            return Ok(Outcome::Stopped);
+            return Ok(LaunchOutcome::Stopped);
         }
     };
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
@@ -172,7 +175,7 @@ fn run_once(
         supervisor_ns += drain.finish(stop)?;
     }
     let observed = observers.finish();
-    Ok(Outcome::Finished(Box::new(Finished {
+    Ok(LaunchOutcome::Finished(Box::new(FinishedRun {
         faults: recording.conclude(&usage),
         usage,
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
@@ -183,8 +186,8 @@ fn run_once(
         files_opened: starts.seen()?,
         leftovers_killed: killed,
         cpus_at_end,
-        timed_out: matches!(limits.broken(), Some(Limit::Time(_))),
-        over_memory: matches!(limits.broken(), Some(Limit::Memory(_))),
+        timed_out: matches!(limits.broken(), Some(BrokenLimit::Time(_))),
+        over_memory: matches!(limits.broken(), Some(BrokenLimit::Memory(_))),
         samples: observed.samples,
         profile: observed.profile,
         user: observed.user,
@@ -193,37 +196,39 @@ fn run_once(
 }
 
 /// A watcher and when it is due.
-pub(crate) struct Scheduled {
-    pub(crate) watcher: Box<dyn Watcher>,
+pub(crate) struct ScheduledWatcher {
+    pub(crate) watcher: Box<dyn RunWatcher>,
     due: Option<Nanos>,
 }
 
-impl Scheduled {
-    fn at_once(watcher: Box<dyn Watcher>) -> Self {
+impl ScheduledWatcher {
+    fn at_once(watcher: Box<dyn RunWatcher>) -> Self {
         Self { watcher, due: Some(Nanos(0)) }
     }
 }
 
 /// The watchers of `launch`, each due immediately.
 pub(crate) fn watchers(
-    launch: &Launch,
-    child: &Suspended,
+    launch: &ProgramLaunch,
+    child: &SuspendedProgram,
     make: MakeWatcher<'_>,
-) -> Vec<Scheduled> {
+) -> Vec<ScheduledWatcher> {
     if launch.settings.watches.is_empty() {
         return Vec::new();
     }
     // Before `exec` the child holds only what this process holds and what it was given.
     let foreign_pipes = [own_pid(), child.pid()].into_iter().flat_map(pipes_of).collect();
-    let context = Context { pid: child.pid(), foreign_pipes };
-    let schedule = |watch| Scheduled::at_once(make(watch, &context));
+    let context = WatchContext { pid: child.pid(), foreign_pipes };
+    let schedule = |watch| ScheduledWatcher::at_once(make(watch, &context));
     launch.settings.watches.iter().map(schedule).collect()
 }
 
 fn pipes_of(pid: i32) -> HashSet<u64> {
     let held = fd::list(pid).unwrap_or_default();
     held.into_iter()
-        .filter_map(|d| if let fd::Target::Pipe(inode) = d.target { Some(inode) } else { None })
+        .filter_map(|d| {
+            if let fd::DescriptorTarget::Pipe(inode) = d.target { Some(inode) } else { None }
+        })
         .collect()
 }
 
@@ -235,7 +240,7 @@ const REST: u64 = 20;
 const START_UP: Nanos = Nanos::millis(20);
 
 /// The clocks that schedule watchers.
-pub(crate) struct Clocks<'a> {
+pub(crate) struct WatchClocks<'a> {
     /// Time since the start of the program.
     pub(crate) since_start: &'a dyn Fn() -> Nanos,
     /// CPU time of this thread. Not wall time: on a busy machine a look is long, but waiting costs nothing.
@@ -244,12 +249,12 @@ pub(crate) struct Clocks<'a> {
 
 /// Calls the watchers that are due. Returns when the next one is due.
 pub(crate) fn tick(
-    watchers: &mut [Scheduled],
-    tree: &mut Tree,
-    clocks: &Clocks<'_>,
+    watchers: &mut [ScheduledWatcher],
+    tree: &mut ProcessTree,
+    clocks: &WatchClocks<'_>,
 ) -> Option<Nanos> {
     let now = (clocks.since_start)();
-    let is_due = |one: &Scheduled| one.due.is_some_and(|due| due <= now);
+    let is_due = |one: &ScheduledWatcher| one.due.is_some_and(|due| due <= now);
     if watchers.iter().any(is_due) {
         let since = |begin: Nanos| Nanos((clocks.cpu)().0.saturating_sub(begin.0));
         let begin = (clocks.cpu)();
@@ -269,7 +274,7 @@ pub(crate) fn tick(
 }
 
 /// Why the wait for a program ended.
-enum End {
+enum WaitEnd {
     /// It ended, after this time.
     Seen(Nanos),
     /// It broke a limit.
@@ -279,13 +284,13 @@ enum End {
 }
 
 /// The samplers of a run, as requested.
-struct Samplers {
+struct RunSamplers {
     memory: Option<MemorySampler>,
     run_delay: Option<DelaySampler>,
 }
 
-impl Samplers {
-    fn of(observe: &Observe) -> Self {
+impl RunSamplers {
+    fn of(observe: &ObservationOptions) -> Self {
         Self {
             memory: observe.memory.then(MemorySampler::new),
             run_delay: observe.run_delay.then(DelaySampler::new),
@@ -296,16 +301,16 @@ impl Samplers {
     fn finish(
         self,
         pid: i32,
-        usage: impl FnOnce() -> Result<Usage, LaunchError>,
-    ) -> Result<Usage, LaunchError> {
+        usage: impl FnOnce() -> Result<ProgramUsage, LaunchError>,
+    ) -> Result<ProgramUsage, LaunchError> {
         let run_delay_ns = self.run_delay.and_then(|sampler| sampler.finish(pid));
         let usage = usage()?;
         let memory = self.memory.and_then(|sampler| sampler.finish(usage.wall_ns));
-        Ok(Usage { memory, run_delay_ns, ..usage })
+        Ok(ProgramUsage { memory, run_delay_ns, ..usage })
     }
 
     /// Takes the samples that are due.
-    fn look(&mut self, tree: &mut Tree, now: Nanos) {
+    fn look(&mut self, tree: &mut ProcessTree, now: Nanos) {
         if let Some(memory) = &mut self.memory {
             memory.look(tree, now);
         }
@@ -322,29 +327,30 @@ impl Samplers {
 }
 
 /// What supervises a run.
-struct Beside<'a> {
-    running: &'a Running,
-    tree: Tree,
-    except: &'a Except,
+struct RunSupervision<'a> {
+    running: &'a RunningProgram,
+    tree: ProcessTree,
+    except: &'a ExceptedChildren,
     ends: &'a ChildEnds,
     stop: Option<BorrowedFd<'a>>,
 }
 
-impl Beside<'_> {
+impl RunSupervision<'_> {
     /// Waits for the end of the program, until a limit is broken or `stop` becomes readable.
     fn supervise(
         &mut self,
-        watchers: &mut [Scheduled],
-        limits: &mut Limits,
-        samplers: &mut Samplers,
-    ) -> End {
+        watchers: &mut [ScheduledWatcher],
+        limits: &mut LaunchLimits,
+        samplers: &mut RunSamplers,
+    ) -> WaitEnd {
         let running = self.running;
         let since_start = || Nanos::from(running.started().elapsed());
-        let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
+        let clocks =
+            WatchClocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
         loop {
             let watch_due = tick(watchers, &mut self.tree, &clocks);
             if limits.look(&mut self.tree, since_start()) {
-                return End::Limit;
+                return WaitEnd::Limit;
             }
             samplers.look(&mut self.tree, since_start());
             let due = [watch_due, limits.due(), samplers.due()].into_iter().flatten().min();
@@ -357,10 +363,10 @@ impl Beside<'_> {
             let wall = since_start();
             let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
             if is_ready(0) {
-                return End::Seen(wall);
+                return WaitEnd::Seen(wall);
             }
             if is_ready(2) {
-                return End::Told;
+                return WaitEnd::Told;
             }
             if is_ready(1) {
                 self.ends.take();
@@ -411,11 +417,11 @@ mod tests {
         calls: u64,
     }
 
-    impl Watcher for Every {
+    impl RunWatcher for Every {
         fn name(&self) -> &str {
             "every"
         }
-        fn tick(&mut self, _tree: &Tree, now: Nanos) -> Option<Nanos> {
+        fn tick(&mut self, _tree: &ProcessTree, now: Nanos) -> Option<Nanos> {
             self.calls += 1;
             (self.calls < 3).then(|| now + Nanos(self.step))
         }
@@ -426,11 +432,11 @@ mod tests {
 
     #[test]
     fn watchers_are_called_when_due_and_not_before() {
-        let mut tree = Tree::new(1, []);
-        let scheduled = |step| Scheduled::at_once(Box::new(Every { step, calls: 0 }));
+        let mut tree = ProcessTree::new(1, []);
+        let scheduled = |step| ScheduledWatcher::at_once(Box::new(Every { step, calls: 0 }));
         let mut all = [scheduled(10), scheduled(25)];
         let mut at = |now| {
-            let clocks = Clocks { since_start: &|| Nanos(now), cpu: &|| Nanos(0) };
+            let clocks = WatchClocks { since_start: &|| Nanos(now), cpu: &|| Nanos(0) };
             tick(&mut all, &mut tree, &clocks)
         };
         assert_eq!(at(0), Some(Nanos(10)));
@@ -445,11 +451,11 @@ mod tests {
     /// Asks for a look every 5 ms, and each look takes 2 ms of the shared CPU time.
     struct Slow(Rc<Cell<Nanos>>);
 
-    impl Watcher for Slow {
+    impl RunWatcher for Slow {
         fn name(&self) -> &str {
             "slow"
         }
-        fn tick(&mut self, _tree: &Tree, now: Nanos) -> Option<Nanos> {
+        fn tick(&mut self, _tree: &ProcessTree, now: Nanos) -> Option<Nanos> {
             self.0.set(self.0.get() + Nanos::millis(2));
             Some(now + Nanos::millis(5))
         }
@@ -461,10 +467,10 @@ mod tests {
     #[test]
     fn a_slow_look_is_followed_by_a_long_rest() {
         let clock = Rc::new(Cell::new(Nanos(0)));
-        let mut tree = Tree::new(1, []);
-        let mut all = [Scheduled::at_once(Box::new(Slow(clock.clone())))];
+        let mut tree = ProcessTree::new(1, []);
+        let mut all = [ScheduledWatcher::at_once(Box::new(Slow(clock.clone())))];
         let mut at = |now: Nanos| {
-            let clocks = Clocks { since_start: &|| now, cpu: &|| clock.get() };
+            let clocks = WatchClocks { since_start: &|| now, cpu: &|| clock.get() };
             tick(&mut all, &mut tree, &clocks)
         };
         assert_eq!(at(Nanos(0)), Some(Nanos::millis(5)), "the program starts up");

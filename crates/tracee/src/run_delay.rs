@@ -6,7 +6,7 @@
 //! Not seen: threads other than the first of a process; waits of a process after its last sample; a host that
 //! runs other guests.
 
-use crate::tree::Tree;
+use crate::tree::ProcessTree;
 use pagewise_kernel::proc::schedstat;
 use pagewise_model::Nanos;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ impl DelaySampler {
     }
 
     /// Samples all processes of `tree` if a sample is due.
-    pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) {
+    pub(crate) fn look(&mut self, tree: &mut ProcessTree, now: Nanos) {
         if now < self.next {
             return;
         }

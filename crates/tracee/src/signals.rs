@@ -2,7 +2,7 @@
 //!
 //! Signals are read as data (`signalfd(2)`). A signal from the kernel, such as from a terminal, goes to the
 //! whole foreground group and so reaches the program too: it is dropped. A signal from a process is kept for
-//! [`witness::GRACE`] and then forwarded, unless the [`Witness`] has also received it. In that case it went
+//! [`witness::GRACE`] and then forwarded, unless the [`SignalWitness`] has also received it. In that case it went
 //! to the whole group or cgroup, and the program already has it. The hang-up of a terminal is also forwarded
 //! if this process leads its session (`ssh -t`, `xterm -e`): the kernel sends it only to the leader
 //! (drivers/tty/tty_jobctrl.c, `tty_signal_session_leader`). Signals from the program itself to its parent
@@ -10,11 +10,11 @@
 //! the next one with its number.
 
 use crate::child::SignalState;
-use crate::descendants::{self, Except};
-use crate::launch::{LaunchError, Running};
+use crate::descendants::{self, ExceptedChildren};
+use crate::launch::{LaunchError, RunningProgram};
 use crate::ptrace::request;
 use crate::wait;
-use crate::witness::{self, Counts, Sender, Witness};
+use crate::witness::{self, Counts, SignalSender, SignalWitness};
 use pagewise_kernel::SysError;
 use pagewise_model::units::Nanos;
 use std::collections::HashSet;
@@ -58,14 +58,14 @@ fn forwarded() -> impl Iterator<Item = i32> {
 
 /// A signal to be forwarded to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sent {
+struct ForwardedSignal {
     signal: i32,
-    sender: Sender,
+    sender: SignalSender,
     /// Value passed by `sigqueue(3)`.
     value: Option<u64>,
 }
 
-impl Sent {
+impl ForwardedSignal {
     fn hand_on(self, pid: i32) {
         match self.value {
             Some(value) => {
@@ -91,12 +91,12 @@ pub(crate) fn descriptor(set: &libc::sigset_t) -> io::Result<OwnedFd> {
 
 /// Receives signals as data while it exists. Restores the previous mask at its end.
 #[derive(Debug)]
-pub(crate) struct Caught {
+pub(crate) struct SignalReceiver {
     fd: OwnedFd,
     before: SignalState,
     /// `None` if it could not be forked: then all signals are forwarded.
-    witness: Option<Witness>,
-    kept: Vec<Sent>,
+    witness: Option<SignalWitness>,
+    kept: Vec<ForwardedSignal>,
     due: Option<Nanos>,
     asked_to_end: bool,
     leads_session: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Caught {
     helpers: HashSet<i32>,
 }
 
-impl Caught {
+impl SignalReceiver {
     /// Blocks the signals; `before` is the previous state.
     pub(crate) fn block(before: SignalState) -> Result<Self, LaunchError> {
         wait::keep_ended_children();
@@ -121,12 +121,12 @@ impl Caught {
             restore(&before);
             LaunchError::call("signalfd", "the signals to pass on", &error)
         })?;
-        let witness = Witness::start().ok();
+        let witness = SignalWitness::start().ok();
         let own = pagewise_kernel::proc::own_pid();
         Ok(Self {
             fd,
             before,
-            helpers: witness.iter().map(Witness::pid).collect(),
+            helpers: witness.iter().map(SignalWitness::pid).collect(),
             witness,
             kept: Vec::new(),
             due: None,
@@ -151,13 +151,13 @@ impl Caught {
         self.fd.as_fd()
     }
 
-    /// When [`Caught::pass_on`] is to be called.
+    /// When [`SignalReceiver::pass_on`] is to be called.
     pub(crate) const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
     /// Handles the signals that have arrived. Stops together with the program.
-    pub(crate) fn take(&mut self, running: &Running, now: Nanos) {
+    pub(crate) fn take(&mut self, running: &RunningProgram, now: Nanos) {
         while let Some(info) = self.next() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
             let from_program = u32::try_from(running.pid()) == Ok(info.ssi_pid);
@@ -177,25 +177,26 @@ impl Caught {
             let is_ours = !from_program && ENDING.contains(&signal);
             self.asked_to_end |= is_ours && self.before.ignored & (1 << (signal - 1)) == 0;
             self.due.get_or_insert(now + witness::GRACE);
-            let sender = if info.ssi_code > 0 { Sender::Kernel } else { Sender::Process };
+            let sender =
+                if info.ssi_code > 0 { SignalSender::Kernel } else { SignalSender::Process };
             let is_for_us = match sender {
-                Sender::Kernel => self.leads_session && HANG_UP.contains(&signal),
-                Sender::Process => !from_program,
+                SignalSender::Kernel => self.leads_session && HANG_UP.contains(&signal),
+                SignalSender::Process => !from_program,
             };
             if is_for_us {
                 let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-                self.kept.push(Sent { signal, sender, value });
+                self.kept.push(ForwardedSignal { signal, sender, value });
             }
         }
     }
 
-    fn reap_orphans(&self, running: &Running) {
+    fn reap_orphans(&self, running: &RunningProgram) {
         let helpers = self.helpers.iter().copied().chain(running.helpers()).collect();
-        descendants::reap_ended(&Except { helpers, unreaped: Some(running.pid()) });
+        descendants::reap_ended(&ExceptedChildren { helpers, unreaped: Some(running.pid()) });
     }
 
     /// Forwards signals sent to this process alone, once they are due, and empties the witness.
-    pub(crate) fn pass_on(&mut self, running: &Running, now: Nanos) {
+    pub(crate) fn pass_on(&mut self, running: &RunningProgram, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -220,7 +221,7 @@ impl Caught {
     }
 }
 
-impl Drop for Caught {
+impl Drop for SignalReceiver {
     fn drop(&mut self) {
         // Pending signals were meant for the program, which has ended.
         while self.next().is_some() {}
@@ -236,9 +237,9 @@ fn session() -> i32 {
 
 /// The signals of `sent` that the witness has not received. Real-time signals queue and are counted. For
 /// others, one pending signal stands for any number.
-fn to_us_alone(sent: Vec<Sent>, witnessed: &Counts) -> Vec<Sent> {
+fn to_us_alone(sent: Vec<ForwardedSignal>, witnessed: &Counts) -> Vec<ForwardedSignal> {
     let mut left = *witnessed;
-    let alone = |one: &Sent| {
+    let alone = |one: &ForwardedSignal| {
         let place = witness::place(one.signal, one.sender);
         let Some(count) = left.get_mut(place).filter(|count| **count > 0) else { return true };
         if one.signal >= libc::SIGRTMIN() {
@@ -331,14 +332,14 @@ mod tests {
             // SAFETY: ends this forked process without running exit handlers of its parent.
             unsafe { libc::_exit(i32::try_from(value.sival_ptr.addr()).unwrap_or(0)) }
         }
-        Sent { signal, sender: Sender::Process, value: Some(42) }.hand_on(pid);
+        ForwardedSignal { signal, sender: SignalSender::Process, value: Some(42) }.hand_on(pid);
         let (status, _) = wait::reap(pid).unwrap();
-        assert_eq!(wait::ended(status), pagewise_model::usage::Ended::Exited(42));
+        assert_eq!(wait::ended(status), pagewise_model::usage::ProgramEnd::Exited(42));
     }
 
     #[test]
     fn a_stop_for_an_injector_is_left_to_it() {
-        use crate::ptrace::{Stop, request};
+        use crate::ptrace::{PtraceStop, request};
         let test = "a_stop_for_an_injector_is_left_to_it";
         let Some((mut child, pid)) = crate::waiting::seized_cat(test) else { return };
         let wait_for = |state| {
@@ -351,7 +352,7 @@ mod tests {
         request::interrupt(pid).unwrap();
         wait_for('t');
         assert!(!has_stopped(pid));
-        assert_eq!(request::poll_stop(pid).unwrap(), Some(Stop::Interrupted));
+        assert_eq!(request::poll_stop(pid).unwrap(), Some(PtraceStop::Interrupted));
         request::detach(pid, 0).unwrap();
         wait::kill(pid, libc::SIGSTOP);
         wait_for('T');
@@ -362,12 +363,12 @@ mod tests {
 
     #[test]
     fn what_the_witness_received_is_not_handed_on() {
-        let sent = |signal| Sent { signal, sender: Sender::Process, value: None };
+        let sent = |signal| ForwardedSignal { signal, sender: SignalSender::Process, value: None };
         let real_time = libc::SIGRTMIN();
         let kept = [libc::SIGTERM, libc::SIGINT, libc::SIGTERM, real_time, real_time].map(sent);
         let with = |signals: &[i32]| {
             let mut counts = witness::NOTHING;
-            signals.iter().for_each(|s| counts[witness::place(*s, Sender::Process)] += 1);
+            signals.iter().for_each(|s| counts[witness::place(*s, SignalSender::Process)] += 1);
             let alone = to_us_alone(kept.to_vec(), &counts);
             alone.iter().map(|one| one.signal).collect::<Vec<_>>()
         };
@@ -375,11 +376,12 @@ mod tests {
         assert_eq!(with(&[libc::SIGTERM]), [libc::SIGINT, real_time, real_time]);
         let rest = [libc::SIGTERM, libc::SIGTERM, real_time];
         assert_eq!(with(&[libc::SIGINT, real_time]), rest);
-        let hang_up = Sent { signal: libc::SIGHUP, sender: Sender::Kernel, value: None };
+        let hang_up =
+            ForwardedSignal { signal: libc::SIGHUP, sender: SignalSender::Kernel, value: None };
         let mut counts = witness::NOTHING;
-        counts[witness::place(libc::SIGHUP, Sender::Process)] = 1;
+        counts[witness::place(libc::SIGHUP, SignalSender::Process)] = 1;
         assert_eq!(to_us_alone(vec![hang_up], &counts), [hang_up]);
-        counts[witness::place(libc::SIGHUP, Sender::Kernel)] = 1;
+        counts[witness::place(libc::SIGHUP, SignalSender::Kernel)] = 1;
         assert_eq!(to_us_alone(vec![hang_up], &counts), []);
     }
 }

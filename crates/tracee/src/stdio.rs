@@ -1,9 +1,9 @@
 //! Standard input, output and error of a program: their sources, destinations, and the reader of a pipe.
 
-use crate::child::Descriptor;
-use crate::drain::Drain;
+use crate::child::StandardDescriptor;
+use crate::drain::OutputDrain;
 use crate::input;
-use crate::launch::{Launch, LaunchError};
+use crate::launch::{LaunchError, ProgramLaunch};
 use pagewise_kernel::start;
 use pagewise_model::os_text;
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Destination of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sink {
+pub enum OutputSink {
     /// /dev/null.
     Null,
     /// A pipe whose reader discards everything.
@@ -30,40 +30,50 @@ pub enum Sink {
 }
 
 /// Descriptors for a program, and the drains of its pipes.
-pub(crate) fn open(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
+pub(crate) fn open(
+    launch: &ProgramLaunch,
+) -> Result<([StandardDescriptor; 3], Vec<OutputDrain>), LaunchError> {
     let mut drains = Vec::new();
-    let input = input::open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
+    let input = input::open_input(&launch.stdin)?
+        .map_or(StandardDescriptor::AsGiven, StandardDescriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
         // A single open file, so that neither output overwrites the other.
-        (Sink::File(path), Descriptor::Is(same)) if launch.stdout == Sink::File(path.clone()) => {
+        (OutputSink::File(path), StandardDescriptor::Is(same))
+            if launch.stdout == OutputSink::File(path.clone()) =>
+        {
             let copy = same.try_clone();
-            Descriptor::Is(copy.map_err(|e| LaunchError::call("dup", "standard error", &e))?)
+            StandardDescriptor::Is(
+                copy.map_err(|e| LaunchError::call("dup", "standard error", &e))?,
+            )
         }
         (sink, _) => open_sink(sink, &mut drains)?,
     };
     Ok(([input, output, error], drains))
 }
 
-fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Descriptor, LaunchError> {
+fn open_sink(
+    sink: &OutputSink,
+    drains: &mut Vec<OutputDrain>,
+) -> Result<StandardDescriptor, LaunchError> {
     let opened = match sink {
-        Sink::Inherit => return Ok(Descriptor::AsGiven),
-        Sink::Stderr if start::was_closed(2) => return Ok(Descriptor::Closed),
-        Sink::Stderr => {
+        OutputSink::Inherit => return Ok(StandardDescriptor::AsGiven),
+        OutputSink::Stderr if start::was_closed(2) => return Ok(StandardDescriptor::Closed),
+        OutputSink::Stderr => {
             let copy = std::io::stderr().as_fd().try_clone_to_owned();
             copy.map_err(|e| LaunchError::call("dup", "standard error", &e))
         }
-        Sink::Null => null(),
-        Sink::File(path) => emptied(path),
-        Sink::Pipe => null().and_then(|null| drained(&null, drains)),
-        Sink::PipeTo(path) => emptied(path).and_then(|file| drained(&file, drains)),
+        OutputSink::Null => null(),
+        OutputSink::File(path) => emptied(path),
+        OutputSink::Pipe => null().and_then(|null| drained(&null, drains)),
+        OutputSink::PipeTo(path) => emptied(path).and_then(|file| drained(&file, drains)),
     };
-    opened.map(Descriptor::Is)
+    opened.map(StandardDescriptor::Is)
 }
 
 /// The writing end of a pipe whose new drain writes to `file`.
-fn drained(file: &OwnedFd, drains: &mut Vec<Drain>) -> Result<OwnedFd, LaunchError> {
-    let (drain, end) = Drain::start(file)?;
+fn drained(file: &OwnedFd, drains: &mut Vec<OutputDrain>) -> Result<OwnedFd, LaunchError> {
+    let (drain, end) = OutputDrain::start(file)?;
     drains.push(drain);
     Ok(end)
 }

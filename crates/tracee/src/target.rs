@@ -4,8 +4,8 @@
 //! no counters left.
 
 use crate::wait;
-use pagewise_kernel::proc::image::Birth;
-use pagewise_kernel::proc::stat::{self, Stat};
+use pagewise_kernel::proc::image::TaskIdentity;
+use pagewise_kernel::proc::stat::{self, ProcessStat};
 use pagewise_kernel::proc::{self, maps, status};
 use pagewise_kernel::{SysError, clock, pidfd};
 use pagewise_model::{Fact, Nanos};
@@ -37,7 +37,7 @@ pub enum TargetError {
 
 /// A process that may be recorded.
 #[derive(Debug)]
-pub struct Target {
+pub struct TargetProcess {
     pid: i32,
     pidfd: OwnedFd,
     start_ticks: u64,
@@ -45,7 +45,7 @@ pub struct Target {
     command: Vec<String>,
 }
 
-impl Target {
+impl TargetProcess {
     /// Looks up process `pid`.
     ///
     /// # Errors
@@ -87,9 +87,9 @@ impl Target {
     ///
     /// # Errors
     /// When it has ended.
-    pub fn birth(&self) -> Result<Birth, SysError> {
+    pub fn birth(&self) -> Result<TaskIdentity, SysError> {
         // Until it has been waited for, its number cannot be reused.
-        let birth = Birth::of(self.pid)?;
+        let birth = TaskIdentity::of(self.pid)?;
         if self.has_ended() {
             let subject = format!("process {}", self.pid);
             return Err(SysError::new("pidfd_open", subject, rustix::io::Errno::SRCH));
@@ -122,7 +122,7 @@ impl Target {
     }
 
     /// Its counters; missing once it has been waited for.
-    pub(crate) fn stat(&self) -> Fact<Stat> {
+    pub(crate) fn stat(&self) -> Fact<ProcessStat> {
         match stat::read(self.pid) {
             Ok(stat) if stat.start_ticks == self.start_ticks => Fact::Known(stat),
             _ => Fact::missing("the process has ended, and its counters with it"),
@@ -130,7 +130,7 @@ impl Target {
     }
 
     /// Waits until it ends (true) or until `until` is over (false). Does not call `begun`.
-    pub fn attend(&self, until: &Until<'_>) -> bool {
+    pub fn attend(&self, until: &RecordingCourse<'_>) -> bool {
         let start = clock::now();
         loop {
             let since = Nanos(clock::now().0.saturating_sub(start.0));
@@ -155,7 +155,7 @@ fn command(pid: i32, name: String) -> Vec<String> {
 
 /// The course of a recording: a callback at its beginning, and conditions for its end if the process does not
 /// end first.
-pub struct Until<'a> {
+pub struct RecordingCourse<'a> {
     /// Called with the number of followed threads, once all are followed.
     pub begun: &'a dyn Fn(u64),
     /// Ends after this time; `None` for no limit.
@@ -164,9 +164,9 @@ pub struct Until<'a> {
     pub enough: &'a dyn Fn() -> bool,
 }
 
-impl std::fmt::Debug for Until<'_> {
+impl std::fmt::Debug for RecordingCourse<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Until").field("time", &self.time).finish_non_exhaustive()
+        f.debug_struct("RecordingCourse").field("time", &self.time).finish_non_exhaustive()
     }
 }
 
@@ -176,18 +176,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_recorded_is_named() {
-        assert!(matches!(Target::find(i32::MAX), Err(TargetError::Gone(_))));
+        assert!(matches!(TargetProcess::find(i32::MAX), Err(TargetError::Gone(_))));
         let own = proc::own_pid();
-        let target = Target::find(own).unwrap();
+        let target = TargetProcess::find(own).unwrap();
         assert!(!target.command().is_empty() && target.counted().known().is_some());
         // SAFETY: gettid has no preconditions.
         let tid = unsafe { libc::gettid() };
         if tid != own {
-            let found = Target::find(tid);
+            let found = TargetProcess::find(tid);
             assert!(matches!(found, Err(TargetError::Thread { pid, .. }) if pid == own));
         }
         if stat::read(2).is_ok_and(|stat| stat.comm == "kthreadd") {
-            assert!(matches!(Target::find(2), Err(TargetError::Kernel(2))));
+            assert!(matches!(TargetProcess::find(2), Err(TargetError::Kernel(2))));
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
         while !stat::read(pid).unwrap().is_zombie() {
             std::thread::yield_now();
         }
-        assert!(matches!(Target::find(pid), Err(TargetError::Gone(_))));
+        assert!(matches!(TargetProcess::find(pid), Err(TargetError::Gone(_))));
         child.wait().unwrap();
     }
 }

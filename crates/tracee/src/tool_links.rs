@@ -13,7 +13,7 @@
 //! has become another user cannot enter it. It skips the directory like any other PATH directory that it
 //! cannot enter, and finds the system's tools. That also holds if that user could not run pagewise.
 //!
-//! The kernel reports whether a tool was started or a library preloaded ([`Starts`]).
+//! The kernel reports whether a tool was started or a library preloaded ([`StartWatch`]).
 //!
 //! Not seen: processes that set PATH themselves or name a tool by its path; they run what they ran before.
 //!
@@ -23,9 +23,9 @@
 
 use crate::launch_error::LaunchError;
 use crate::program::{self, DEFAULT_PATH};
-use pagewise_kernel::opens::Opens;
+use pagewise_kernel::opens::OpenWatch;
 use pagewise_kernel::{dirs, link};
-use pagewise_model::plan::{Settings, Tool};
+use pagewise_model::plan::{ArmSettings, PipelineTool};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 const SEPARATOR: u8 = b':';
 
 /// Creates and fills the directory with the links to these tools; `None` without tools.
-pub(crate) fn directory(tools: &[Tool]) -> Result<Option<PathBuf>, LaunchError> {
+pub(crate) fn directory(tools: &[PipelineTool]) -> Result<Option<PathBuf>, LaunchError> {
     if tools.is_empty() {
         return Ok(None);
     }
@@ -68,20 +68,20 @@ fn own_file() -> Result<PathBuf, LaunchError> {
     Ok(file)
 }
 
-fn names(tools: &[Tool]) -> String {
-    let chosen = Tool::ALL.into_iter().filter(|tool| tools.contains(tool));
+fn names(tools: &[PipelineTool]) -> String {
+    let chosen = PipelineTool::ALL.into_iter().filter(|tool| tools.contains(tool));
     chosen.map(<&str>::from).collect::<Vec<_>>().join("+")
 }
 
 /// Name of the directory: the same for each start of this file with these tools.
-fn key(program: &Path, tools: &[Tool]) -> String {
+fn key(program: &Path, tools: &[PipelineTool]) -> String {
     let mut hasher = DefaultHasher::new();
     program.as_os_str().as_bytes().hash(&mut hasher);
     format!("{}-{:016x}", names(tools), hasher.finish())
 }
 
 /// Ensures that `directory` has a link to `program` for each tool.
-fn fill(directory: &Path, program: &Path, tools: &[Tool]) -> Result<(), LaunchError> {
+fn fill(directory: &Path, program: &Path, tools: &[PipelineTool]) -> Result<(), LaunchError> {
     for tool in tools {
         let path = directory.join(tool.into_str());
         if !path.read_link().is_ok_and(|target| target == program) {
@@ -109,14 +109,14 @@ fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchEr
 /// Detects whether files that settings make a program open were opened: the file behind the tool links, and
 /// preloaded libraries.
 #[derive(Debug)]
-pub(crate) struct Starts(Vec<Opens>);
+pub(crate) struct StartWatch(Vec<OpenWatch>);
 
-impl Starts {
+impl StartWatch {
     /// Starts to watch; plain settings need no watch.
-    pub(crate) fn of(settings: &Settings) -> Result<Self, LaunchError> {
+    pub(crate) fn of(settings: &ArmSettings) -> Result<Self, LaunchError> {
         let tools = (!settings.tools.is_empty()).then(own_file).transpose()?;
         let preloaded = settings.preloaded().map(PathBuf::from);
-        let opens = tools.into_iter().chain(preloaded).map(|file| Opens::of(&file));
+        let opens = tools.into_iter().chain(preloaded).map(|file| OpenWatch::of(&file));
         opens.collect::<Result<_, _>>().map(Self).map_err(|error| LaunchError::sys(&error))
     }
 
@@ -139,25 +139,25 @@ mod tests {
     fn links_are_made_mended_and_left_alone() {
         let place = tempfile::tempdir().unwrap();
         let program = Path::new("/opt/pagewise");
-        let target = |tool: Tool| place.path().join(tool.into_str()).read_link().unwrap();
-        fill(place.path(), program, &[Tool::Cat]).unwrap();
-        assert_eq!(target(Tool::Cat), program);
+        let target = |tool: PipelineTool| place.path().join(tool.into_str()).read_link().unwrap();
+        fill(place.path(), program, &[PipelineTool::Cat]).unwrap();
+        assert_eq!(target(PipelineTool::Cat), program);
         let before = place.path().metadata().unwrap().modified().unwrap();
-        fill(place.path(), program, &[Tool::Cat]).unwrap();
+        fill(place.path(), program, &[PipelineTool::Cat]).unwrap();
         assert_eq!(place.path().metadata().unwrap().modified().unwrap(), before);
         std::fs::remove_file(place.path().join("cat")).unwrap();
         symlink("/elsewhere", place.path().join("cat")).unwrap();
-        fill(place.path(), program, &Tool::ALL).unwrap();
-        assert_eq!(Tool::ALL.map(target), [program, program]);
+        fill(place.path(), program, &PipelineTool::ALL).unwrap();
+        assert_eq!(PipelineTool::ALL.map(target), [program, program]);
         assert_eq!(place.path().read_dir().unwrap().count(), 2);
     }
 
     #[test]
     fn each_file_and_each_set_of_tools_has_its_directory() {
         let [one, other] = ["/opt/pagewise", "/usr/bin/pagewise"].map(Path::new);
-        assert_eq!(key(one, &[Tool::Tee, Tool::Cat]), key(one, &Tool::ALL));
-        assert!(key(one, &Tool::ALL).starts_with("cat+tee-"));
-        assert_ne!(key(one, &[Tool::Cat]), key(other, &[Tool::Cat]));
+        assert_eq!(key(one, &[PipelineTool::Tee, PipelineTool::Cat]), key(one, &PipelineTool::ALL));
+        assert!(key(one, &PipelineTool::ALL).starts_with("cat+tee-"));
+        assert_ne!(key(one, &[PipelineTool::Cat]), key(other, &[PipelineTool::Cat]));
     }
 
     #[test]
@@ -177,6 +177,6 @@ mod tests {
         };
         assert_eq!(search(None), None);
         assert_eq!(search(Some("/a")).unwrap(), "/a");
-        assert!(!Starts::of(&Settings::default()).unwrap().seen().unwrap());
+        assert!(!StartWatch::of(&ArmSettings::default()).unwrap().seen().unwrap());
     }
 }

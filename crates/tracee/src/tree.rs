@@ -9,34 +9,34 @@
 //! tree, and `descendants` to end it. Cost of a look: one read of the /proc directory and about 15 us for
 //! each process not seen before.
 
-use pagewise_kernel::proc::{self, tree::Scanner};
+use pagewise_kernel::proc::{self, tree::DescendantScanner};
 use std::collections::HashSet;
 
 /// The processes of one program.
 #[derive(Debug)]
-pub struct Tree {
+pub struct ProcessTree {
     root: i32,
     helpers: HashSet<i32>,
-    scanner: Scanner,
+    scanner: DescendantScanner,
     /// The scanner searches below the root, so it does not find the root itself.
     below_root: bool,
     live: Vec<i32>,
 }
 
-impl Tree {
+impl ProcessTree {
     /// All descendants of this process, a subreaper, as the tree of the child `root`. `helpers` are children
     /// that do not belong to it.
     #[must_use]
     pub fn new(root: i32, helpers: impl IntoIterator<Item = i32>) -> Self {
         let helpers = helpers.into_iter().collect();
-        let scanner = Scanner::new(proc::own_pid());
+        let scanner = DescendantScanner::new(proc::own_pid());
         Self { root, helpers, scanner, below_root: false, live: vec![root] }
     }
 
     /// The process `root` and its descendants.
     #[must_use]
     pub fn below(root: i32) -> Self {
-        let scanner = Scanner::new(root);
+        let scanner = DescendantScanner::new(root);
         Self { root, helpers: HashSet::new(), scanner, below_root: true, live: vec![root] }
     }
 
@@ -74,13 +74,13 @@ mod tests {
         let mut stranger = start("read wait").unwrap();
         let mut program = start("exec 3<&0; (read wait <&3) & wait").unwrap();
         let id = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
-        let mut tree = Tree::below(id(&program));
+        let mut tree = ProcessTree::below(id(&program));
         let start = Instant::now();
         while tree.pids().len() < 2 && start.elapsed() < Duration::from_secs(10) {
             tree.refresh();
         }
         assert!(tree.pids().len() == 2 && tree.pids()[0] == id(&program), "{tree:?}");
-        let mut all = Tree::new(id(&program), []);
+        let mut all = ProcessTree::new(id(&program), []);
         all.refresh();
         assert!(all.pids().contains(&id(&stranger)) && !tree.pids().contains(&id(&stranger)));
         for child in [&mut stranger, &mut program] {

@@ -21,7 +21,7 @@ const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 
 /// Flags that were cleared for a thread in a call that creates another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleared {
+pub struct ClearedFlags {
     /// The original flags.
     flags: u64,
     /// Address of the flags; `None` if they are in the register of the first argument.
@@ -30,41 +30,41 @@ pub struct Cleared {
 
 /// Kind of a stopped call, as far as tracing is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum CloneCall {
     /// It creates no thread.
     Other,
     /// It creates a thread that is traced anyway.
     Traced,
     /// It creates a thread that is traced because the flag was cleared. Restore the flag at the exit.
-    Cleared(Cleared),
+    Cleared(ClearedFlags),
 }
 
 /// Ensures that the child which thread `tid`, stopped at the entry of a call, creates by it is traced.
 ///
 /// # Errors
 /// When the thread has ended.
-pub fn enter(tid: i32) -> Result<Call, SysError> {
+pub fn enter(tid: i32) -> Result<CloneCall, SysError> {
     let regs = request::get_regs(tid)?;
     let (flags, address) = match regs.orig_rax as i64 {
         libc::SYS_clone => (regs.rdi, None),
         // The kernel refuses arguments that cannot be read.
         libc::SYS_clone3 => (read_u64(tid, regs.rdi).unwrap_or(0), Some(regs.rdi)),
-        _ => return Ok(Call::Other),
+        _ => return Ok(CloneCall::Other),
     };
     if flags & UNTRACED == 0 {
-        return Ok(Call::Traced);
+        return Ok(CloneCall::Traced);
     }
-    let cleared = Cleared { flags, address };
+    let cleared = ClearedFlags { flags, address };
     match cleared.write(tid, &regs, flags & !UNTRACED) {
-        Ok(()) => Ok(Call::Cleared(cleared)),
+        Ok(()) => Ok(CloneCall::Cleared(cleared)),
         Err(_) => {
             request::set_regs(tid, &Regs { orig_rax: u64::MAX, ..regs })?;
-            Ok(Call::Traced)
+            Ok(CloneCall::Traced)
         }
     }
 }
 
-impl Cleared {
+impl ClearedFlags {
     /// Restores the flags of thread `tid`, which is stopped at the exit of the call.
     ///
     /// # Errors

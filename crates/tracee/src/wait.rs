@@ -6,7 +6,7 @@
 use crate::launch_error::LaunchError;
 use pagewise_kernel::proc::{self, io::IoCounters};
 use pagewise_model::units::{Bytes, Nanos};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use rustix::event::{PollFd, Timespec};
 use std::fs::File;
 use std::io::{self, Read};
@@ -99,7 +99,7 @@ pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
 
 /// Removes child `pid` if it has ended, and returns how. For a traced child, stops are reported too; they are
 /// not ends.
-pub(crate) fn reap_if_ended(pid: i32) -> Option<Ended> {
+pub(crate) fn reap_if_ended(pid: i32) -> Option<ProgramEnd> {
     let is_end = |status: &i32| libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
     let (status, _) = collect(pid, libc::WNOHANG | libc::__WALL).ok()??;
     Some(status).filter(is_end).map(ended)
@@ -127,11 +127,11 @@ fn collect(pid: i32, flags: i32) -> io::Result<Option<(i32, libc::rusage)>> {
 
 /// How a process ended, from its raw wait status.
 #[must_use]
-pub fn ended(status: i32) -> Ended {
+pub fn ended(status: i32) -> ProgramEnd {
     if libc::WIFSIGNALED(status) {
-        Ended::Signaled(libc::WTERMSIG(status))
+        ProgramEnd::Signaled(libc::WTERMSIG(status))
     } else {
-        Ended::Exited(libc::WEXITSTATUS(status))
+        ProgramEnd::Exited(libc::WEXITSTATUS(status))
     }
 }
 
@@ -173,11 +173,11 @@ fn read_io(mut file: &File) -> Option<IoCounters> {
 
 /// Resource usage of the ended, unreaped child `pid`; removes the child. `wall` ran from its start to its
 /// end. `io` was opened by [`open_io`].
-pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, LaunchError> {
+pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<ProgramUsage, LaunchError> {
     let io = io.and_then(read_io);
     let (status, used) =
         reap(pid).map_err(|e| LaunchError::call("wait4", format!("process {pid}"), &e))?;
-    Ok(Usage {
+    Ok(ProgramUsage {
         wall_ns: wall,
         user_ns: time(used.ru_utime),
         sys_ns: time(used.ru_stime),
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn status_words_are_decoded() {
-        assert_eq!(ended(0x2a00), Ended::Exited(42));
-        assert_eq!(ended(9), Ended::Signaled(9));
-        assert_eq!(ended(0x8b), Ended::Signaled(11));
+        assert_eq!(ended(0x2a00), ProgramEnd::Exited(42));
+        assert_eq!(ended(9), ProgramEnd::Signaled(9));
+        assert_eq!(ended(0x8b), ProgramEnd::Signaled(11));
     }
 }

@@ -1,23 +1,23 @@
-//! Actions on a running tree from outside. A [`Watcher`] is called when it asked to be, later if its looks
+//! Actions on a running tree from outside. A [`RunWatcher`] is called when it asked to be, later if its looks
 //! take long, and never otherwise.
 //!
 //! The supervising loop sleeps until the earliest of these moments, so a run without watchers has no wake-ups
 //! at all. After the first 20 ms of the program, a watcher rests for at least twenty times the CPU time of
 //! its last look (`run`).
 
-use crate::tree::Tree;
-use pagewise_model::plan::Watch;
+use crate::tree::ProcessTree;
+use pagewise_model::plan::WatchAction;
 use pagewise_model::units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// An action while the program runs.
-pub trait Watcher {
+pub trait RunWatcher {
     /// Its name in reports.
     fn name(&self) -> &str;
     /// Looks at the tree and acts. Returns when to be called next, as time since the start of the program;
     /// `None` for never. The call may come later.
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos>;
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos>;
     /// Called once after the program has ended.
     fn finish(&mut self) -> WatchReport;
 }
@@ -37,7 +37,7 @@ pub struct WatchReport {
 
 /// Facts about the start that a watcher may need.
 #[derive(Debug, Clone, Default)]
-pub struct Context {
+pub struct WatchContext {
     /// Process id of the program.
     pub pid: i32,
     /// Pipes that the launcher holds, has inherited, or gave to the program: never touch them.
@@ -45,4 +45,4 @@ pub struct Context {
 }
 
 /// Creates the watcher for a part of a plan.
-pub type MakeWatcher<'a> = &'a dyn Fn(&Watch, &Context) -> Box<dyn Watcher>;
+pub type MakeWatcher<'a> = &'a dyn Fn(&WatchAction, &WatchContext) -> Box<dyn RunWatcher>;

@@ -39,7 +39,7 @@ const SIGNALS: usize = 64;
 
 /// Who sent a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub(crate) enum SignalSender {
     Process,
     Kernel,
 }
@@ -51,20 +51,20 @@ pub(crate) type Counts = [u8; 2 * SIGNALS];
 pub(crate) const NOTHING: Counts = [0; 2 * SIGNALS];
 
 /// Index of this signal in [`Counts`]; out of range if there is no such signal.
-pub(crate) fn place(signal: i32, sender: Sender) -> usize {
+pub(crate) fn place(signal: i32, sender: SignalSender) -> usize {
     let number = usize::try_from(signal).ok().filter(|number| (1..=SIGNALS).contains(number));
-    let start = if sender == Sender::Kernel { SIGNALS } else { 0 };
+    let start = if sender == SignalSender::Kernel { SIGNALS } else { 0 };
     number.map_or(usize::MAX, |number| start + number - 1)
 }
 
 /// Handle of the witness process.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct SignalWitness {
     pid: i32,
     socket: OwnedFd,
 }
 
-impl Witness {
+impl SignalWitness {
     /// Forks the witness. The signals to distinguish must be blocked already: one that comes during the fork
     /// would kill it.
     pub(crate) fn start() -> Result<Self, LaunchError> {
@@ -107,7 +107,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for SignalWitness {
     fn drop(&mut self) {
         wait::kill(self.pid, libc::SIGKILL);
         let _gone = wait::reap(self.pid);
@@ -153,8 +153,8 @@ fn take_pending(set: &libc::sigset_t, program: i32) -> Counts {
         }
         // SAFETY: filled or zero; if a process sent the signal, this field names it.
         let pid = unsafe { info.si_pid() };
-        let sender = if info.si_code > 0 { Sender::Kernel } else { Sender::Process };
-        let is_counted = sender == Sender::Kernel || pid != program;
+        let sender = if info.si_code > 0 { SignalSender::Kernel } else { SignalSender::Process };
+        let is_counted = sender == SignalSender::Kernel || pid != program;
         if let Some(count) = counts.get_mut(place(signal, sender)).filter(|_| is_counted) {
             *count = count.saturating_add(1);
         }
@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn it_says_what_it_received_once() {
-        let witness = Witness::start().unwrap();
+        let witness = SignalWitness::start().unwrap();
         assert_eq!(witness.ask(0), Some(NOTHING));
         let real_time = libc::SIGRTMIN() + 3;
         for signal in [libc::SIGTERM, libc::SIGTERM, real_time, real_time] {
             wait::kill(witness.pid, signal);
         }
         let counts = witness.ask(0).unwrap();
-        let count = |signal| counts[place(signal, Sender::Process)];
+        let count = |signal| counts[place(signal, SignalSender::Process)];
         assert_eq!((count(libc::SIGTERM), count(real_time), count(libc::SIGINT)), (1, 2, 0));
         assert_eq!(witness.ask(0), Some(NOTHING));
         wait::kill(witness.pid, libc::SIGKILL);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_the_program_sent_is_not_counted_and_what_the_kernel_sent_counts_apart() {
         use std::os::fd::AsRawFd;
-        let witness = Witness::start().unwrap();
+        let witness = SignalWitness::start().unwrap();
         // Its answer says that it has blocked all signals.
         assert_eq!(witness.ask(0), Some(NOTHING));
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -196,7 +196,7 @@ mod tests {
         wait::kill(witness.pid, libc::SIGTERM);
         let counts = witness.ask(pagewise_kernel::proc::own_pid()).unwrap();
         assert_eq!(counts.iter().sum::<u8>(), 1);
-        assert_eq!(counts[place(libc::SIGIO, Sender::Kernel)], 1);
+        assert_eq!(counts[place(libc::SIGIO, SignalSender::Kernel)], 1);
         // A signal still pending would hide another of its number.
         wait::kill(witness.pid, libc::SIGIO);
         wait::kill(witness.pid, libc::SIGTERM);

@@ -11,7 +11,8 @@ mod target;
 
 use pagewise_kernel::proc::{stat, status};
 use pagewise_tracee::inject::{
-    Advised, Halt, InjectError, Injector, Method, Owner, Process, Refusal, Tracer,
+    AcceptedAdvice, CallInjector, HaltOutcome, InjectError, InjectMethod, InjectRefusal,
+    ProcessIdentity, ProcessOwner, ThreadTracer,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -154,12 +155,12 @@ fn advice_covers_the_mapping() {
     }
     let mut target = Target::start("map");
     let (start, length) = target.mapping();
-    let mut advised = advise(Owner::Other, target.pid(), start, length);
+    let mut advised = advise(ProcessOwner::Other, target.pid(), start, length);
     while matches!(&advised, Err(error) if error.passes()) {
         std::thread::sleep(Duration::from_millis(1));
-        advised = advise(Owner::Other, target.pid(), start, length);
+        advised = advise(ProcessOwner::Other, target.pid(), start, length);
     }
-    assert_eq!(advised.unwrap().method, Method::Frame);
+    assert_eq!(advised.unwrap().method, InjectMethod::Frame);
     target.say();
     let sum = target.line();
     let smaps = smaps_of(target.pid(), start + length / 2);
@@ -176,9 +177,9 @@ fn five_hundred_injections_change_nothing() {
     let (mut made, mut put_off) = (0, 0);
     let mut stops = Vec::new();
     while made < 500 && put_off < 5000 {
-        match advise(Owner::Other, target.pid(), start, length) {
+        match advise(ProcessOwner::Other, target.pid(), start, length) {
             Ok(advised) => {
-                assert_eq!(advised.method, Method::Frame);
+                assert_eq!(advised.method, InjectMethod::Frame);
                 stops.push(advised.stop_ns.0);
                 made += 1;
             }
@@ -201,7 +202,7 @@ fn signals_are_all_delivered() {
     let mut target = Target::start("signals");
     let (start, length) = target.mapping();
     for _ in 0..200 {
-        match advise(Owner::Other, target.pid(), start, length) {
+        match advise(ProcessOwner::Other, target.pid(), start, length) {
             Ok(_) => {}
             Err(error) => assert!(error.passes(), "{error}"),
         }
@@ -212,15 +213,20 @@ fn signals_are_all_delivered() {
 }
 
 /// One attempt by a new injector.
-fn advise(owner: Owner, pid: i32, start: u64, length: u64) -> Result<Advised, InjectError> {
-    let process = Process::find(pid).map_err(|_| InjectError::Gone)?;
-    Injector::new(owner).advise_huge(process, start, length)
+fn advise(
+    owner: ProcessOwner,
+    pid: i32,
+    start: u64,
+    length: u64,
+) -> Result<AcceptedAdvice, InjectError> {
+    let process = ProcessIdentity::find(pid).map_err(|_| InjectError::Gone)?;
+    CallInjector::new(owner).advise_huge(process, start, length)
 }
 
 fn inject_forever(pid: i32, start: u64, length: u64) {
     println!("ready");
     while std::path::Path::new(&format!("/proc/{pid}")).exists() {
-        let _refused = advise(Owner::Other, pid, start, length);
+        let _refused = advise(ProcessOwner::Other, pid, start, length);
     }
 }
 
@@ -252,17 +258,17 @@ fn a_killed_tracer_leaves_the_target_whole() {
 fn waits_with_a_timeout_end() {
     let mut target = Target::start("waits");
     let (start, length) = target.mapping();
-    let process = Process::find(target.pid()).unwrap();
+    let process = ProcessIdentity::find(target.pid()).unwrap();
     let last = std::thread::spawn(move || target.finish());
-    let mut injector = Injector::new(Owner::Ours);
+    let mut injector = CallInjector::new(ProcessOwner::Ours);
     let (mut by_registers, mut put_off) = (0, 0);
     // A wait that restarts each time never ends. Up to this deadline, it may just be slow.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !last.is_finished() {
         assert!(Instant::now() < deadline, "a wait does not end");
         match injector.advise_huge(process, start, length) {
-            Ok(advised) => by_registers += u64::from(advised.method == Method::Registers),
-            Err(InjectError::Refused(Refusal::Waiting)) => put_off += 1,
+            Ok(advised) => by_registers += u64::from(advised.method == InjectMethod::Registers),
+            Err(InjectError::Refused(InjectRefusal::Waiting)) => put_off += 1,
             Err(error) => assert!(error.passes(), "{error}"),
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -280,9 +286,9 @@ fn a_program_on_another_stack_is_served() {
     let (start, length) = target.mapping();
     let mut made = 0;
     for _ in 0..50 {
-        match advise(Owner::Other, target.pid(), start, length) {
+        match advise(ProcessOwner::Other, target.pid(), start, length) {
             Ok(advised) => {
-                assert_eq!(advised.method, Method::Frame);
+                assert_eq!(advised.method, InjectMethod::Frame);
                 made += 1;
             }
             Err(error) => assert!(error.passes(), "{error}"),
@@ -303,16 +309,16 @@ fn a_thread_in_vfork_is_not_waited_for() {
     while stat::read(pid).unwrap().state != 'D' {
         assert!(Instant::now() < deadline, "the target does not wait for its child");
     }
-    let refused = advise(Owner::Ours, pid, start, length).unwrap_err();
-    assert!(matches!(refused, InjectError::Refused(Refusal::Waiting)), "{refused}");
+    let refused = advise(ProcessOwner::Ours, pid, start, length).unwrap_err();
+    assert!(matches!(refused, InjectError::Refused(InjectRefusal::Waiting)), "{refused}");
     let (owed, is_owed) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
-    let hold = move |tracer: &mut Tracer| {
+    let hold = move |tracer: &mut ThreadTracer| {
         let halted = tracer.halt(pid).unwrap();
-        owed.send(matches!(halted, Halt::Owed(_))).unwrap();
+        owed.send(matches!(halted, HaltOutcome::Owed(_))).unwrap();
         let _told = may_go.recv();
     };
-    let tracer = Tracer::start(hold).unwrap();
+    let tracer = ThreadTracer::start(hold).unwrap();
     assert!(is_owed.recv().unwrap());
     target.say();
     // Its stop is seen although another wait has taken the report.
@@ -354,9 +360,9 @@ fn a_call_by_the_32_bit_table_goes_on() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !last.is_finished() {
         assert!(Instant::now() < deadline, "the sleep does not end");
-        match advise(Owner::Ours, pid, start, length) {
+        match advise(ProcessOwner::Ours, pid, start, length) {
             Ok(_) => {}
-            Err(InjectError::Refused(Refusal::ThirtyTwoBit)) => refused += 1,
+            Err(InjectError::Refused(InjectRefusal::ThirtyTwoBit)) => refused += 1,
             Err(error) => assert!(error.passes(), "{error}"),
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -367,13 +373,13 @@ fn a_call_by_the_32_bit_table_goes_on() {
 }
 
 fn refusals_are_named() {
-    let gone = advise(Owner::Other, i32::MAX, 0, 4096).unwrap_err();
+    let gone = advise(ProcessOwner::Other, i32::MAX, 0, 4096).unwrap_err();
     assert!(matches!(gone, InjectError::Gone), "{gone}");
-    let kernel_thread = advise(Owner::Other, 2, 0, 4096).unwrap_err();
+    let kernel_thread = advise(ProcessOwner::Other, 2, 0, 4096).unwrap_err();
     assert!(matches!(kernel_thread, InjectError::Gone | InjectError::Sys(_)), "{kernel_thread}");
     let mut target = Target::start("map");
     target.line();
-    let bad = advise(Owner::Ours, target.pid(), 4097, 4096).unwrap_err();
+    let bad = advise(ProcessOwner::Ours, target.pid(), 4097, 4096).unwrap_err();
     assert!(
         matches!(&bad, InjectError::Call { source, .. } if source.raw_os_error() == Some(libc::EINVAL)),
         "{bad}"

@@ -8,22 +8,22 @@
 )]
 
 use pagewise_model::Fact;
-use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, WalkCounts};
-use pagewise_tracee::launch::Observe;
+use pagewise_model::look::{CpuSamples, UNKNOWN_SYMBOL, WalkCounts};
+use pagewise_tracee::launch::ObservationOptions;
 use pagewise_tracee::mapped_file::MappedFiles;
-use pagewise_tracee::perf::{Observed, Observers};
+use pagewise_tracee::perf::{PerfObservations, PerfObservers};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// The results of observing one program.
 struct Seen {
-    samples: Fact<Samples>,
+    samples: Fact<CpuSamples>,
     walks: Fact<WalkCounts>,
     cpu_ns: f64,
 }
 
 /// Runs `script`. A shell waits on its input until the observers are attached, then executes it.
-fn observe(script: &str, observe: Observe) -> Seen {
+fn observe(script: &str, observe: ObservationOptions) -> Seen {
     let mut child = Command::new("/bin/sh")
         .args(["-c", "read go; exec /bin/sh -c \"$1\"", "sh", script])
         .stdin(Stdio::piped())
@@ -31,10 +31,10 @@ fn observe(script: &str, observe: Observe) -> Seen {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &observe, &MappedFiles::default(), None);
+    let observers = PerfObservers::attach(pid, &observe, &MappedFiles::default(), None);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let cpu_ns = reap(pid);
-    let Observed { samples, walks, .. } = observers.finish();
+    let PerfObservations { samples, walks, .. } = observers.finish();
     Seen { samples, walks, cpu_ns }
 }
 
@@ -51,7 +51,7 @@ fn reap(pid: i32) -> f64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
+fn samples_or_skip(test: &str, seen: &Seen) -> Option<CpuSamples> {
     match &seen.samples {
         Fact::Known(samples) => Some(samples.clone()),
         Fact::Missing(reason) => {
@@ -61,7 +61,7 @@ fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
     }
 }
 
-const SAMPLES: Observe = Observe {
+const SAMPLES: ObservationOptions = ObservationOptions {
     samples: true,
     profile: false,
     user: false,
@@ -105,7 +105,7 @@ fn kernel_work_shows_in_the_stacks() {
 
 #[test]
 fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
-    let seen = observe("true", Observe { walks: true, ..Observe::default() });
+    let seen = observe("true", ObservationOptions { walks: true, ..ObservationOptions::default() });
     assert!(seen.samples.reason().unwrap().contains("not requested"));
     match seen.walks {
         Fact::Known(walks) => {
@@ -117,12 +117,17 @@ fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
 
 #[test]
 fn a_process_that_is_gone_gives_reasons() {
-    let observers = Observers::attach(
+    let observers = PerfObservers::attach(
         i32::MAX,
-        &Observe { samples: true, profile: true, walks: true, ..Observe::default() },
+        &ObservationOptions {
+            samples: true,
+            profile: true,
+            walks: true,
+            ..ObservationOptions::default()
+        },
         &MappedFiles::default(),
         None,
     );
-    let Observed { samples, profile, walks, .. } = observers.finish();
+    let PerfObservations { samples, profile, walks, .. } = observers.finish();
     assert!(samples.reason().is_some() && walks.reason().is_some() && profile.reason().is_some());
 }

@@ -15,9 +15,9 @@ mod helper;
 
 use pagewise_kernel::proc;
 use pagewise_model::units::Nanos;
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::Launch;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -44,10 +44,10 @@ impl Chain {
         Some(Self { _dir: dir, program })
     }
 
-    fn launch(&self, kind: &str, chains: &str, then: &str) -> Launch {
+    fn launch(&self, kind: &str, chains: &str, then: &str) -> ProgramLaunch {
         let program = self.program.to_str().unwrap();
         let words = [program, kind, chains, "40", then].map(Into::into);
-        Launch::experiment(words.to_vec())
+        ProgramLaunch::experiment(words.to_vec())
     }
 
     /// Its live processes, by ID and state.
@@ -79,8 +79,8 @@ fn only_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn supervisor() -> Supervisor {
-    Supervisor::start(&helper::agent(), &["supervise"]).unwrap()
+fn supervisor() -> RunSupervisor {
+    RunSupervisor::start(&helper::agent(), &["supervise"]).unwrap()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_chain_ends_with_its_program() {
         for chains in ["1", "50"] {
             let finished =
                 supervisor().run(&chain.launch(kind, chains, "leave"), &|| false).unwrap();
-            assert_eq!(finished.usage.ended, Ended::Exited(0));
+            assert_eq!(finished.usage.ended, ProgramEnd::Exited(0));
             assert_eq!(chain.alive(), [], "{kind}, {chains}");
         }
     }
@@ -180,7 +180,7 @@ fn orphans_that_ended_do_not_pile_up_during_a_run() {
     let mut supervisor = supervisor();
     let pid = supervisor.pid();
     let script = "i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; sleep 1";
-    let launch = Launch::experiment(["/bin/sh", "-c", script].map(Into::into).to_vec());
+    let launch = ProgramLaunch::experiment(["/bin/sh", "-c", script].map(Into::into).to_vec());
     let most = std::thread::scope(|scope| {
         let run = scope.spawn(|| supervisor.run(&launch, &|| false).unwrap());
         let mut most = 0;
@@ -190,7 +190,7 @@ fn orphans_that_ended_do_not_pile_up_during_a_run() {
             most = most.max(children.iter().filter(|child| zombie(child)).count());
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(run.join().unwrap().usage.ended, Ended::Exited(0));
+        assert_eq!(run.join().unwrap().usage.ended, ProgramEnd::Exited(0));
         most
     });
     assert!(most < 100, "{most} of 200 processes were ended and still there");

@@ -11,10 +11,10 @@ mod compiled;
 mod helper;
 
 use pagewise_model::units::{Bytes, Nanos};
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::Launch;
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,23 +50,25 @@ impl Unmapped {
         words.map(str::to_owned).to_vec()
     }
 
-    fn run(&self, kind: &str, mib: &str, seconds: &str) -> Finished {
+    fn run(&self, kind: &str, mib: &str, seconds: &str) -> FinishedRun {
         let words = self.words(kind, mib, seconds).into_iter().map(Into::into);
-        let mut launch = Launch::experiment(words.collect());
+        let mut launch = ProgramLaunch::experiment(words.collect());
         launch.memory_limit_bytes = Some(LIMIT);
-        let mut supervisor = Supervisor::start(&helper::agent(), &["supervise"]).unwrap();
+        let mut supervisor = RunSupervisor::start(&helper::agent(), &["supervise"]).unwrap();
         supervisor.run(&launch, &|| false).unwrap()
     }
 }
 
 #[test]
 fn a_run_for_an_account_ends_by_itself_or_by_its_limits() {
-    let mut supervisor = Supervisor::start(&helper::agent(), &["supervise"]).unwrap();
-    let sh =
-        |script: &str| Launch::experiment(["/bin/sh", "-c", script].map(OsString::from).to_vec());
+    let mut supervisor = RunSupervisor::start(&helper::agent(), &["supervise"]).unwrap();
+    let sh = |script: &str| {
+        ProgramLaunch::experiment(["/bin/sh", "-c", script].map(OsString::from).to_vec())
+    };
     let done = supervisor.accounted(&sh("(exit 2); kill -9 $$"), &|| false).unwrap();
-    assert_eq!(done.ended, Ended::Signaled(9));
-    let slow = Launch { timeout_ns: Some(Nanos::millis(300)), ..sh("sleep 600 & sleep 600") };
+    assert_eq!(done.ended, ProgramEnd::Signaled(9));
+    let slow =
+        ProgramLaunch { timeout_ns: Some(Nanos::millis(300)), ..sh("sleep 600 & sleep 600") };
     match supervisor.accounted(&slow, &|| false) {
         Err(SuperviseError::Trace(why)) => {
             assert!(why.starts_with("it did not end within"), "{why}")
@@ -75,7 +77,7 @@ fn a_run_for_an_account_ends_by_itself_or_by_its_limits() {
     }
     let stopped = supervisor.accounted(&sh("sleep 600"), &|| true);
     assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
-    let missing = Launch::experiment(vec!["/nosuch/program".into()]);
+    let missing = ProgramLaunch::experiment(vec!["/nosuch/program".into()]);
     let refused = supervisor.accounted(&missing, &|| false);
     assert!(matches!(refused, Err(SuperviseError::Launch(_))), "{refused:?}");
 }
@@ -87,7 +89,7 @@ fn memory_that_nobody_maps_counts() {
         let finished = unmapped.run(kind, "256", "20");
         assert!(finished.over_memory, "{kind}: {}", finished.usage.ended);
         let finished = unmapped.run(kind, "40", "1");
-        assert!(!finished.over_memory && finished.usage.ended == Ended::Exited(0), "{kind}");
+        assert!(!finished.over_memory && finished.usage.ended == ProgramEnd::Exited(0), "{kind}");
     }
 }
 
@@ -95,13 +97,13 @@ fn memory_that_nobody_maps_counts() {
 fn what_is_in_pipes_counts() {
     let Some(unmapped) = Unmapped::compiled("what_is_in_pipes_counts") else { return };
     let finished = unmapped.run("pipes", "256", "20");
-    if finished.usage.ended == Ended::Exited(1) {
+    if finished.usage.ended == ProgramEnd::Exited(1) {
         println!("SKIP what_is_in_pipes_counts: this account gets no pipes for so much");
         return;
     }
     assert!(finished.over_memory, "{}", finished.usage.ended);
     let finished = unmapped.run("pipes", "40", "1");
-    assert!(!finished.over_memory && finished.usage.ended == Ended::Exited(0));
+    assert!(!finished.over_memory && finished.usage.ended == ProgramEnd::Exited(0));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn a_neighbours_memory_does_not_count() {
     };
     let mut neighbours = ["memfd", "open", "closed", "deleted"].map(neighbour);
     let finished = unmapped.run("memfd", "4", "2");
-    assert!(!finished.over_memory && finished.usage.ended == Ended::Exited(0));
+    assert!(!finished.over_memory && finished.usage.ended == ProgramEnd::Exited(0));
     neighbours.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
 }
 
@@ -127,9 +129,9 @@ fn a_neighbours_file_does_not_count_when_the_program_opens_it() {
         "while [ ! -s {0} ]; do sleep 0.02; done; exec 7<>{0}; sleep 1.5; exit 0",
         file.display()
     );
-    let mut launch = Launch::experiment(["/bin/sh", "-c", &script].map(Into::into).to_vec());
+    let mut launch = ProgramLaunch::experiment(["/bin/sh", "-c", &script].map(Into::into).to_vec());
     launch.memory_limit_bytes = Some(LIMIT);
-    let mut supervisor = Supervisor::start(&helper::agent(), &["supervise"]).unwrap();
+    let mut supervisor = RunSupervisor::start(&helper::agent(), &["supervise"]).unwrap();
     let finished = std::thread::scope(|scope| {
         let run = scope.spawn(|| supervisor.run(&launch, &|| false).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -138,7 +140,7 @@ fn a_neighbours_file_does_not_count_when_the_program_opens_it() {
         drop(kept);
         finished
     });
-    assert!(!finished.over_memory && finished.usage.ended == Ended::Exited(0), "{finished:?}");
+    assert!(!finished.over_memory && finished.usage.ended == ProgramEnd::Exited(0), "{finished:?}");
 }
 
 /// Creates a file of 256 MiB and keeps it open.

@@ -9,44 +9,44 @@
 mod helper;
 
 use helper::{agent, install};
-use pagewise_model::plan::{EnvMerge, Settings, ThpRestriction, Watch};
+use pagewise_model::plan::{ArmSettings, EnvMerge, ThpRestriction, WatchAction};
 use pagewise_model::units::{Bytes, Nanos};
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::{Input, Launch, LaunchError, Sink};
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::{LaunchError, OutputSink, ProgramLaunch, StdinSource};
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn supervisor() -> Supervisor {
-    Supervisor::start(&agent(), &["supervise"]).unwrap()
+fn supervisor() -> RunSupervisor {
+    RunSupervisor::start(&agent(), &["supervise"]).unwrap()
 }
 
-fn words(argv: &[&str]) -> Launch {
-    Launch::experiment(argv.iter().map(OsString::from).collect())
+fn words(argv: &[&str]) -> ProgramLaunch {
+    ProgramLaunch::experiment(argv.iter().map(OsString::from).collect())
 }
 
-fn sh(script: &str) -> Launch {
+fn sh(script: &str) -> ProgramLaunch {
     words(&["/bin/sh", "-c", script])
 }
 
-fn run(launch: &Launch) -> Result<Finished, SuperviseError> {
+fn run(launch: &ProgramLaunch) -> Result<FinishedRun, SuperviseError> {
     supervisor().run(launch, &|| false)
 }
 
-fn output_of(mut launch: Launch) -> Vec<u8> {
+fn output_of(mut launch: ProgramLaunch) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("out");
-    launch.stdout = Sink::File(file.clone());
+    launch.stdout = OutputSink::File(file.clone());
     let finished = run(&launch).unwrap();
-    assert_eq!(finished.usage.ended, Ended::Exited(0));
+    assert_eq!(finished.usage.ended, ProgramEnd::Exited(0));
     std::fs::read(file).unwrap()
 }
 
-fn refused(launch: &Launch) -> LaunchError {
+fn refused(launch: &ProgramLaunch) -> LaunchError {
     match run(launch) {
         Err(SuperviseError::Launch(error)) => error,
         other => panic!("was not refused: {other:?}"),
@@ -66,11 +66,11 @@ fn exit_statuses_and_signals_come_through() {
     let mut supervisor = supervisor();
     for status in [0, 1, 2, 41, 125, 126, 127, 128, 137, 254, 255] {
         let finished = supervisor.run(&sh(&format!("exit {status}")), &|| false).unwrap();
-        assert_eq!(finished.usage.ended, Ended::Exited(status));
+        assert_eq!(finished.usage.ended, ProgramEnd::Exited(status));
     }
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {
         let finished = supervisor.run(&sh(&format!("kill -{signal} $$")), &|| false).unwrap();
-        assert_eq!(finished.usage.ended, Ended::Signaled(signal));
+        assert_eq!(finished.usage.ended, ProgramEnd::Signaled(signal));
     }
 }
 
@@ -97,7 +97,7 @@ fn what_cannot_be_started_says_why() {
     lost.cwd = Some("/no/such/directory".into());
     assert!(refused(&lost).to_string().contains("/no/such/directory"));
     let mut mute = sh("true");
-    mute.stdin = Input::File("/no/such/input".into());
+    mute.stdin = StdinSource::File("/no/such/input".into());
     assert!(refused(&mute).to_string().contains("/no/such/input"));
 }
 
@@ -118,7 +118,7 @@ fn a_script_is_refused_when_its_interpreter_has_rights() {
         launch
     };
     for script in [&first, &second, &relative] {
-        assert_eq!(run(&launch(script)).unwrap().usage.ended, Ended::Exited(0));
+        assert_eq!(run(&launch(script)).unwrap().usage.ended, ProgramEnd::Exited(0));
     }
     let marks = |mode| std::fs::set_permissions(&shell, PermissionsExt::from_mode(mode)).unwrap();
     let all_refused = |why: &str| {
@@ -169,12 +169,12 @@ fn input_and_output_files_are_exact() {
     let input = dir.path().join("in");
     std::fs::write(&input, &bytes).unwrap();
     let mut launch = words(&["cat"]);
-    launch.stdin = Input::File(input);
+    launch.stdin = StdinSource::File(input);
     assert_eq!(output_of(launch), bytes);
     let both = dir.path().join("both");
     let mut launch = sh("echo out; echo err >&2; echo more");
-    launch.stdout = Sink::File(both.clone());
-    launch.stderr = Sink::File(both.clone());
+    launch.stdout = OutputSink::File(both.clone());
+    launch.stderr = OutputSink::File(both.clone());
     run(&launch).unwrap();
     assert_eq!(std::fs::read(both).unwrap(), b"out\nerr\nmore\n");
 }
@@ -183,9 +183,9 @@ fn input_and_output_files_are_exact() {
 fn a_drained_pipe_takes_everything_and_io_is_counted() {
     let bytes = 100_u64 << 20;
     let mut launch = words(&["head", "-c", &bytes.to_string(), "/dev/zero"]);
-    launch.stdout = Sink::Pipe;
+    launch.stdout = OutputSink::Pipe;
     let finished = run(&launch).unwrap();
-    assert_eq!(finished.usage.ended, Ended::Exited(0));
+    assert_eq!(finished.usage.ended, ProgramEnd::Exited(0));
     let written = finished.usage.written_bytes.unwrap().0;
     assert!((bytes..bytes + 4096).contains(&written), "{written}");
     assert!(finished.usage.read_bytes.unwrap().0 >= bytes);
@@ -214,7 +214,7 @@ fn limits_kill_the_whole_tree() {
     launch.timeout_ns = Some(Nanos::millis(200));
     let finished = run(&launch).unwrap();
     assert!(finished.timed_out && !finished.over_memory);
-    assert_eq!(finished.usage.ended, Ended::Signaled(libc::SIGKILL));
+    assert_eq!(finished.usage.ended, ProgramEnd::Signaled(libc::SIGKILL));
     let mut launch =
         words(&["python3", "-c", "x = bytearray(1 << 28)\nimport time\ntime.sleep(600)"]);
     launch.memory_limit_bytes = Some(Bytes::mib(100));
@@ -236,7 +236,7 @@ fn leftovers_are_killed_and_counted_whatever_session_they_flee_to() {
         list.display()
     );
     let finished = run(&sh(&script)).unwrap();
-    assert_eq!(finished.usage.ended, Ended::Exited(0));
+    assert_eq!(finished.usage.ended, ProgramEnd::Exited(0));
     assert_eq!(finished.leftovers_killed, 3);
     for pid in std::fs::read_to_string(list).unwrap().lines() {
         assert!(!Path::new("/proc").join(pid).exists(), "{pid} survived");
@@ -247,7 +247,7 @@ fn leftovers_are_killed_and_counted_whatever_session_they_flee_to() {
 fn the_program_gets_no_descriptor_of_ours_and_default_signals() {
     let script = "ls /proc/self/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status";
     let mut launch = sh(script);
-    launch.stderr = Sink::Pipe;
+    launch.stderr = OutputSink::Pipe;
     let ours = seen(&output_of(launch));
     // The tests may have been started with open descriptors. The program gets those either way.
     let direct = Command::new("sh").args(["-c", script]).output().unwrap();
@@ -275,11 +275,11 @@ fn settings_reach_the_program() {
     let mut launch =
         sh("echo $GLIBC_TUNABLES; grep -E 'THP_enabled|Cpus_allowed_list' /proc/self/status; \
          cat /proc/self/oom_score_adj; ps -o sid= -p $$ | tr -d ' '; echo $$");
-    launch.settings = Settings {
+    launch.settings = ArmSettings {
         env: vec![merge],
         thp: Some(ThpRestriction::Off),
         cpus: Some(vec![0]),
-        ..Settings::default()
+        ..ArmSettings::default()
     };
     let text = String::from_utf8(output_of(launch)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -302,15 +302,17 @@ fn pipes_grow_while_data_stays_exact() {
         sum.display()
     );
     let mut launch = sh(&script);
-    launch.settings.watches =
-        vec![Watch::GrowPipes { capacity_bytes: Bytes::mib(1), budget_bytes: Bytes::mib(16) }];
-    launch.stdout = Sink::Pipe;
+    launch.settings.watches = vec![WatchAction::GrowPipes {
+        capacity_bytes: Bytes::mib(1),
+        budget_bytes: Bytes::mib(16),
+    }];
+    launch.stdout = OutputSink::Pipe;
     let mut supervisor = supervisor();
     let finished = supervisor.run(&launch, &|| false).unwrap();
     assert!(finished.watches[0].counter >= 2, "{finished:?}");
     let mut direct = sh(&format!("head -c 100000000 /dev/zero | cksum > {}", sum.display()));
     let through_pipes = std::fs::read(&sum).unwrap();
-    direct.settings = Settings::default();
+    direct.settings = ArmSettings::default();
     supervisor.run(&direct, &|| false).unwrap();
     assert_eq!(through_pipes, std::fs::read(&sum).unwrap());
 }
@@ -325,10 +327,12 @@ fn pipes_that_are_not_the_programs_own_are_never_touched() {
     let mut launch = sh(&format!(
         "head -c 1000000 /dev/zero | (sleep 1; cat >/dev/null); echo from the program >&{number}"
     ));
-    launch.stdout = Sink::Pipe;
-    launch.stderr = Sink::Pipe;
-    launch.settings.watches =
-        vec![Watch::GrowPipes { capacity_bytes: Bytes::mib(1), budget_bytes: Bytes::mib(16) }];
+    launch.stdout = OutputSink::Pipe;
+    launch.stderr = OutputSink::Pipe;
+    launch.settings.watches = vec![WatchAction::GrowPipes {
+        capacity_bytes: Bytes::mib(1),
+        budget_bytes: Bytes::mib(16),
+    }];
     let mut supervisor = supervisor();
     let finished = supervisor.run(&launch, &|| false).unwrap();
     assert_eq!(finished.watches[0].counter, 1, "only the pipe of head: {finished:?}");
@@ -368,7 +372,7 @@ fn an_interrupt_stops_the_run_and_the_supervisor_serves_on() {
     let stopped = supervisor.run(&sh("sleep 600 | sleep 600"), &interrupted);
     assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
     let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
-    assert_eq!(again.usage.ended, Ended::Exited(3));
+    assert_eq!(again.usage.ended, ProgramEnd::Exited(3));
 }
 
 #[test]
@@ -376,7 +380,7 @@ fn a_traced_run_comes_back_and_can_be_stopped() {
     let mut supervisor = supervisor();
     let scratch = [PathBuf::from("/one"), PathBuf::from("/two")];
     let traced = supervisor.traced(&sh("exit 4"), &scratch, &|| false).unwrap();
-    assert_eq!(traced.ended, Ended::Exited(4));
+    assert_eq!(traced.ended, ProgramEnd::Exited(4));
     let spared: Vec<&str> = traced.effects.iter().map(|e| e.subject.as_str()).collect();
     assert_eq!(spared, ["/one", "/two"]);
     let refused = supervisor.traced(&words(&["untraceable"]), &[], &|| false);
@@ -388,7 +392,7 @@ fn a_traced_run_comes_back_and_can_be_stopped() {
     let stopped = supervisor.traced(&sh("sleep 600 | sleep 600"), &[], &interrupted);
     assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
     let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
-    assert_eq!(again.usage.ended, Ended::Exited(3));
+    assert_eq!(again.usage.ended, ProgramEnd::Exited(3));
 }
 
 #[test]
@@ -410,7 +414,7 @@ fn a_traced_run_keeps_its_limits() {
 }
 
 /// Touches pages and waits.
-fn touching(pages: u32) -> Launch {
+fn touching(pages: u32) -> ProgramLaunch {
     let helper = agent();
     let [helper, pages] = [helper.to_str().unwrap().to_owned(), pages.to_string()];
     words(&[helper.as_str(), "hold", pages.as_str()])
@@ -425,7 +429,7 @@ fn pages_that_a_tree_shares_count_once() {
     launch.memory_limit_bytes = Some(Bytes::mib(250));
     let finished = run(&launch).unwrap();
     assert!(!finished.over_memory, "{finished:?}");
-    assert_eq!(finished.usage.ended, Ended::Exited(0));
+    assert_eq!(finished.usage.ended, ProgramEnd::Exited(0));
     let mut launch = touching(60_000);
     launch.memory_limit_bytes = Some(Bytes::mib(200));
     assert!(run(&launch).unwrap().over_memory);
@@ -455,7 +459,7 @@ fn an_answer_too_long_is_told_in_short() {
     let refused = supervisor.traced(&launch, &[], &|| false);
     assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("too long")));
     let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
-    assert_eq!(again.usage.ended, Ended::Exited(3));
+    assert_eq!(again.usage.ended, ProgramEnd::Exited(3));
 }
 
 #[test]

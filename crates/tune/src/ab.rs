@@ -1,16 +1,16 @@
 //! `ab`: commands against the first of them, through the same engine.
 
-use crate::at_once::{self, Seen};
+use crate::at_once::{self, ObservedProgram};
 use crate::experiment::WorldLab;
 use crate::look;
-use crate::output::{Baseline, Captured, Outputs};
-use crate::race::{Goal, Programs};
-use crate::request::Request;
+use crate::output::{CapturedOutput, OutputBaseline, OutputPolicy};
+use crate::race::{ProgramSubject, RaceGoal};
+use crate::request::SessionRequest;
 use crate::session;
-use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, World};
-use pagewise_model::look::Look;
-use pagewise_model::run::{Run, RunKind};
+use crate::stop::SessionStop;
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, SessionEvent};
+use pagewise_model::look::LookFindings;
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
 use std::ffi::OsString;
 
@@ -19,18 +19,18 @@ const LONG: Nanos = Nanos::secs(10);
 
 /// Commands to set against each other.
 #[derive(Debug)]
-pub struct Comparison<'a> {
+pub struct CommandComparison<'a> {
     /// Its command is the first, its arms are the others, each judged against the first.
-    pub request: &'a Request,
+    pub request: &'a SessionRequest,
     /// Name of the first.
     pub first_name: String,
     /// When it has its answer.
-    pub goal: Goal,
+    pub goal: RaceGoal,
 }
 
-impl Comparison<'_> {
+impl CommandComparison<'_> {
     /// Runs the experiment. The run contains everything found so far, even after an early stop.
-    pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
+    pub fn run(&self, world: &mut dyn ProgramWorld) -> (SavedRun, Option<SessionStop>) {
         let others = self.request.spec.own_arms.iter().map(|other| &other.command);
         let all: Vec<&[OsString]> =
             std::iter::once(&self.request.spec.command).chain(others).map(Vec::as_slice).collect();
@@ -38,34 +38,35 @@ impl Comparison<'_> {
         filled(run, world, |run, world| self.fill(run, world))
     }
 
-    fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
+    fn fill(&self, run: &mut SavedRun, world: &mut dyn ProgramWorld) -> Result<(), SessionStop> {
         let request = self.request;
         let since = world.now();
         let machine = world.machine();
         if machine.hypervisor.is_some() {
-            world.tell(&Event::Stage("measuring this machine's unit prices"));
+            world.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
             run.prices = Some(world.prices()?);
         }
         run.machine = Some(machine);
-        world.tell(&Event::Stage("first runs"));
-        let plain = Arm::unchanged(&self.first_name, &request.spec.command);
+        world.tell(&SessionEvent::Stage("first runs"));
+        let plain = ProgramArm::unchanged(&self.first_name, &request.spec.command);
         let first = self.captured(&plain, world)?;
         let (mut slowest, mut arms) = (first.usage.wall_ns, Vec::new());
         let mut seen = vec![self.seen(&plain, &first, world)?];
         // Two commands may well put out different things: the report says so, and no arm is rejected for it.
-        let base = Baseline::of_one(first).map_err(|why| Stop::Output(why.to_string()))?;
+        let base =
+            OutputBaseline::of_one(first).map_err(|why| SessionStop::Output(why.to_string()))?;
         for other in &request.spec.own_arms {
-            let arm = Arm::own(other);
+            let arm = ProgramArm::own(other);
             let captured = self.captured(&arm, world)?;
             run.output_checks.push(base.check(&arm.name, &captured));
             slowest = slowest.max(captured.usage.wall_ns);
             seen.push(self.seen(&arm, &captured, world)?);
             arms.push(arm);
         }
-        let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
+        let limits = RunLimits { time: Some(look::longest(slowest.0)), memory: None };
         let timed = look::time(world, &plain, request.spec.ignore_failure, limits, |_, _| false)?;
         let not_asked = || "not part of a comparison of commands".to_owned();
-        run.look = Some(Look {
+        run.look = Some(LookFindings {
             runs: timed.runs,
             traced: Fact::Missing(not_asked()),
             samples: Fact::Missing(not_asked()),
@@ -73,45 +74,54 @@ impl Comparison<'_> {
             walks: Fact::Missing(not_asked()),
             faults: Fact::Missing(not_asked()),
         });
-        let mut programs = Programs::new(WorldLab::new(request, world), plain);
+        let mut programs = ProgramSubject::new(WorldLab::new(request, world), plain);
         programs.learn(run, timed.cost_ns, limits, &seen);
         let names = std::iter::once(&self.first_name).chain(arms.iter().map(|arm| &arm.name));
         for (arm, seen) in names.zip(&seen) {
             programs.learn_work(arm, &seen.runs);
         }
-        let entrants = programs.enter_arms(arms, Outputs::Free);
+        let entrants = programs.enter_arms(arms, OutputPolicy::Free);
         session::race(&mut programs, run, since, self.goal, entrants)
     }
 
     /// One arm's effects on the outside world, if they can permit runs at once and are quick to trace.
-    fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
+    fn seen(
+        &self,
+        arm: &ProgramArm,
+        first: &CapturedOutput,
+        world: &mut dyn ProgramWorld,
+    ) -> Result<ObservedProgram, SessionStop> {
         let traced = Fact::missing("it runs too long to be traced");
-        let seen = Seen { traced, runs: vec![first.usage.clone()] };
+        let seen = ObservedProgram { traced, runs: vec![first.usage.clone()] };
         let in_turn = at_once::in_turn_by_request(self.request).is_some()
             || seen.waits(self.request.spec.quantity).is_some();
         if in_turn || first.usage.wall_ns > LONG {
             return Ok(seen);
         }
-        Ok(Seen { traced: world.traced(arm)?.0, ..seen })
+        Ok(ObservedProgram { traced: world.traced(arm)?.0, ..seen })
     }
 
     /// An untimed run of one arm. Nothing is known yet that would limit it.
-    fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
-        let run = world.captured(arm, &Limits::default())?;
+    fn captured(
+        &self,
+        arm: &ProgramArm,
+        world: &mut dyn ProgramWorld,
+    ) -> Result<CapturedOutput, SessionStop> {
+        let run = world.captured(arm, &RunLimits::default())?;
         if run.usage.ended.success() || self.request.spec.ignore_failure {
             return Ok(run);
         }
         let (arm, ended) = (Some(arm.name.clone()), run.usage.ended);
-        Err(Stop::Failed { arm, ended, said: run.said, remove: None })
+        Err(SessionStop::Failed { arm, ended, said: run.said, remove: None })
     }
 }
 
 /// A run that `fill` has filled as far as possible, with the time that took, and why it ended early.
 pub(crate) fn filled(
-    mut run: Run,
-    world: &mut dyn World,
-    fill: impl FnOnce(&mut Run, &mut dyn World) -> Result<(), Stop>,
-) -> (Run, Option<Stop>) {
+    mut run: SavedRun,
+    world: &mut dyn ProgramWorld,
+    fill: impl FnOnce(&mut SavedRun, &mut dyn ProgramWorld) -> Result<(), SessionStop>,
+) -> (SavedRun, Option<SessionStop>) {
     let start = world.now();
     let done = fill(&mut run, world);
     run.took_ns = Nanos(world.now().0.saturating_sub(start.0));

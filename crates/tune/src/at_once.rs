@@ -9,12 +9,12 @@
 //! Not seen: programs that watch the clock. If a program does other work at once or ends in another way, the
 //! race continues one run at a time.
 
-use crate::request::Request;
-use crate::world::Arm;
-use pagewise_model::look::{Look, SideEffect, Traced, sentence};
-use pagewise_model::plan::Settings;
-use pagewise_model::trial::Quantity;
-use pagewise_model::usage::Usage;
+use crate::request::SessionRequest;
+use crate::world::ProgramArm;
+use pagewise_model::look::{LookFindings, SideEffect, TracedLook, sentence};
+use pagewise_model::plan::ArmSettings;
+use pagewise_model::trial::ComparedQuantity;
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Writes to it cannot conflict.
@@ -36,14 +36,14 @@ const SAME_CPU: (f64, f64) = (0.4, 8.0);
 
 /// A program as a look or a first run showed it.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) traced: Fact<Traced>,
+pub(crate) struct ObservedProgram {
+    pub(crate) traced: Fact<TracedLook>,
     /// Its plain runs, at least one.
-    pub(crate) runs: Vec<Usage>,
+    pub(crate) runs: Vec<ProgramUsage>,
 }
 
-impl Seen {
-    pub(crate) fn by(look: &Look) -> Option<Self> {
+impl ObservedProgram {
+    pub(crate) fn by(look: &LookFindings) -> Option<Self> {
         let runs = look.runs.clone();
         (!runs.is_empty()).then(|| Self { traced: look.traced.clone(), runs })
     }
@@ -68,7 +68,7 @@ impl Seen {
     /// How many CPUs it keeps busy, or would if no other program had them: by the run that is nearest to one. On a
     /// busy machine a parent waits for a CPU while its child runs, and both count.
     fn busy(&self) -> f64 {
-        let of = |run: &Usage| {
+        let of = |run: &ProgramUsage| {
             let ready = run.cpu_ns() + run.run_delay_ns.unwrap_or_default();
             ready.0 as f64 / run.wall_ns.0.max(1) as f64
         };
@@ -78,15 +78,16 @@ impl Seen {
     }
 
     /// Why its CPU time is not what decides, if so.
-    pub(crate) fn waits(&self, quantity: Quantity) -> Option<String> {
+    pub(crate) fn waits(&self, quantity: ComparedQuantity) -> Option<String> {
         let longest = self.runs.iter().max_by_key(|run| run.wall_ns);
         let waits = longest.map_or(0, |run| run.voluntary_switches);
         let cpu_ms = longest.map_or(0, |run| run.cpu_ns().0 / Nanos::millis(1).0);
-        if quantity != Quantity::Cpu && waits > MOST_WAITS && waits > cpu_ms {
+        if quantity != ComparedQuantity::Cpu && waits > MOST_WAITS && waits > cpu_ms {
             return Some(format!("it waits {waits} times in {cpu_ms} ms of CPU time"));
         }
         let busy = self.busy();
-        let is_meant = quantity == Quantity::Cpu || (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
+        let is_meant =
+            quantity == ComparedQuantity::Cpu || (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
         (!is_meant).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
     }
 
@@ -101,7 +102,7 @@ impl Seen {
 
 /// How many runs may run at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Width {
+pub(crate) struct RunConcurrency {
     /// As one block.
     pub(crate) runs: u32,
     /// Blocks side by side.
@@ -112,18 +113,18 @@ pub(crate) struct Width {
 
 /// The resources of the machine for them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct MachineRoom {
     pub(crate) memory: Bytes,
     pub(crate) cpus: u32,
 }
 
 /// Why the request itself asks for one run at a time, if so.
-pub(crate) fn in_turn_by_request(request: &Request) -> Option<&'static str> {
+pub(crate) fn in_turn_by_request(request: &SessionRequest) -> Option<&'static str> {
     let spec = &request.spec;
     if spec.in_turn {
         return Some("as asked");
     }
-    if !matches!(spec.quantity, Quantity::Time | Quantity::Cpu) {
+    if !matches!(spec.quantity, ComparedQuantity::Time | ComparedQuantity::Cpu) {
         return Some("memory decides");
     }
     let is_around = spec.prepare.is_some() || spec.cleanup.is_some();
@@ -131,12 +132,16 @@ pub(crate) fn in_turn_by_request(request: &Request) -> Option<&'static str> {
 }
 
 /// How many runs of these programs may run at once, or why only one.
-pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Width, String> {
+pub(crate) fn width(
+    request: &SessionRequest,
+    seen: &[ObservedProgram],
+    room: &MachineRoom,
+) -> Result<RunConcurrency, String> {
     if let Some(why) = in_turn_by_request(request) {
         return Err(why.to_owned());
     }
     let quantity = request.spec.quantity;
-    let refusal = |one: &Seen| one.waits(quantity).or_else(|| one.meets_itself());
+    let refusal = |one: &ObservedProgram| one.waits(quantity).or_else(|| one.meets_itself());
     let refusal = seen.iter().find_map(refusal);
     if let Some(why) = refusal {
         return Err(why);
@@ -151,12 +156,12 @@ pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Wid
     let spread = seen.iter().any(|one| one.busy() > ONE_BUSY.1);
     let most = if spread { 1 } else { MOST_BLOCKS };
     let blocks = (held / 2).min(room.cpus).clamp(1, most);
-    Ok(Width { runs: (held / blocks).min(MOST), blocks, spread })
+    Ok(RunConcurrency { runs: (held / blocks).min(MOST), blocks, spread })
 }
 
 /// Whether the changes of an arm affect only its own runs, not the runs beside it.
-pub(crate) fn is_apart(arm: &Arm) -> bool {
-    let Settings { cpus, tools, huge_files, pool, folios, working_set, watches, .. } =
+pub(crate) fn is_apart(arm: &ProgramArm) -> bool {
+    let ArmSettings { cpus, tools, huge_files, pool, folios, working_set, watches, .. } =
         &arm.settings;
     cpus.is_none()
         && tools.is_empty()
@@ -170,9 +175,9 @@ pub(crate) fn is_apart(arm: &Arm) -> bool {
 /// Why a run at once is not comparable to a run of the program alone. `None` if it is. `cpus` are those it
 /// may use at its end, if it was started on one. The own needs of another program are not known.
 pub(crate) fn differs(
-    run: &Usage,
+    run: &ProgramUsage,
     cpus: Option<&Vec<u32>>,
-    alone: &[Usage],
+    alone: &[ProgramUsage],
     is_other: bool,
 ) -> Option<String> {
     if cpus.is_some_and(|cpus| cpus.len() > 1) {
@@ -197,23 +202,28 @@ mod tests {
     use super::*;
     use crate::request::asked;
     use pagewise_model::constructed;
-    use pagewise_model::spec::Spec;
-    use pagewise_model::usage::Ended;
+    use pagewise_model::spec::SessionSpec;
+    use pagewise_model::usage::ProgramEnd;
 
-    fn spec() -> Spec {
-        Spec::new(vec!["prog".into()], "/".into(), 1)
+    fn spec() -> SessionSpec {
+        SessionSpec::new(vec!["prog".into()], "/".into(), 1)
     }
 
     /// Two runs of a program that keeps `percent` of a CPU busy and holds `mib`.
-    fn fits(spec: Spec, traced: &Fact<Traced>, percent: u64, mib: u64) -> Result<Width, String> {
-        let run = Usage {
+    fn fits(
+        spec: SessionSpec,
+        traced: &Fact<TracedLook>,
+        percent: u64,
+        mib: u64,
+    ) -> Result<RunConcurrency, String> {
+        let run = ProgramUsage {
             user_ns: Nanos::millis(percent),
             wall_ns: Nanos::millis(100),
             peak_rss_bytes: Bytes::mib(mib),
             ..constructed::usage()
         };
-        let seen = Seen { traced: traced.clone(), runs: vec![run] };
-        width(&asked(spec), &[seen], &Room { memory: Bytes::gib(1), cpus: 2 })
+        let seen = ObservedProgram { traced: traced.clone(), runs: vec![run] };
+        width(&asked(spec), &[seen], &MachineRoom { memory: Bytes::gib(1), cpus: 2 })
     }
 
     #[test]
@@ -221,41 +231,42 @@ mod tests {
         let plain = constructed::traced();
         let known = |traced| Fact::Known(traced);
         let quiet = known(plain.clone());
-        let fit = |runs, blocks| Ok(Width { runs, blocks, spread: false });
+        let fit = |runs, blocks| Ok(RunConcurrency { runs, blocks, spread: false });
         assert_eq!(fits(spec(), &quiet, 98, 10), fit(MOST, 2));
         assert_eq!(fits(spec(), &quiet, 98, 200), fit(2, 2), "as many as the memory holds");
         assert_eq!(fits(spec(), &quiet, 98, 300), fit(2, 1));
-        let no = |spec, traced: &Fact<Traced>, percent, mib| {
+        let no = |spec, traced: &Fact<TracedLook>, percent, mib| {
             fits(spec, traced, percent, mib).unwrap_err()
         };
         assert!(no(spec(), &quiet, 98, 900).contains("memory"));
         assert!(no(spec(), &quiet, 40, 10).contains("0.4 CPUs"), "it waits");
         assert!(no(spec(), &quiet, 190, 10).contains("1.9 CPUs"), "it has two busy threads");
-        let writes = known(Traced { written: vec!["/a".into()], ..plain.clone() });
+        let writes = known(TracedLook { written: vec!["/a".into()], ..plain.clone() });
         assert!(no(spec(), &writes, 98, 10).contains("write `/a`"));
         let effect = |subject: &str| SideEffect {
             action: "opened for writing".into(),
             subject: subject.into(),
             pid: 1,
         };
-        let effects = |subject| known(Traced { effects: vec![effect(subject)], ..plain.clone() });
+        let effects =
+            |subject| known(TracedLook { effects: vec![effect(subject)], ..plain.clone() });
         assert!(no(spec(), &effects("/b"), 98, 10).contains("opened for writing `/b`"));
         assert_eq!(fits(spec(), &effects(NOWHERE), 98, 10), fit(MOST, 2));
         assert!(no(spec(), &Fact::missing("not seen"), 98, 10).contains("not seen"));
-        assert!(no(Spec { in_turn: true, ..spec() }, &quiet, 98, 10).contains("as asked"));
-        let prepared = Spec { prepare: Some("true".into()), ..spec() };
+        assert!(no(SessionSpec { in_turn: true, ..spec() }, &quiet, 98, 10).contains("as asked"));
+        let prepared = SessionSpec { prepare: Some("true".into()), ..spec() };
         assert!(no(prepared, &quiet, 98, 10).contains("--prepare"));
-        let cpu = || Spec { quantity: Quantity::Cpu, ..spec() };
-        let spread = Ok(Width { runs: MOST, blocks: 1, spread: true });
+        let cpu = || SessionSpec { quantity: ComparedQuantity::Cpu, ..spec() };
+        let spread = Ok(RunConcurrency { runs: MOST, blocks: 1, spread: true });
         assert_eq!(fits(cpu(), &quiet, 190, 10), spread, "CPU time decides");
         assert_eq!(fits(cpu(), &quiet, 40, 10), fit(MOST, 2));
-        let memory = Spec { quantity: Quantity::Memory, ..spec() };
+        let memory = SessionSpec { quantity: ComparedQuantity::Memory, ..spec() };
         assert!(no(memory, &quiet, 98, 10).contains("memory decides"));
     }
 
     #[test]
     fn waiting_for_a_cpu_that_others_have_is_no_sleep() {
-        let run = |delay| Usage {
+        let run = |delay| ProgramUsage {
             user_ns: Nanos::millis(50),
             wall_ns: Nanos::millis(100),
             run_delay_ns: delay,
@@ -263,27 +274,29 @@ mod tests {
         };
         let waits = |delay| {
             let runs = vec![run(delay)];
-            Seen { traced: Fact::Known(constructed::traced()), runs }.waits(Quantity::Time)
+            ObservedProgram { traced: Fact::Known(constructed::traced()), runs }
+                .waits(ComparedQuantity::Time)
         };
         assert_eq!(waits(Some(Nanos::millis(48))), None);
         assert!(waits(Some(Nanos::millis(2))).unwrap().contains("0.5 CPUs"));
         assert!(waits(None).is_some(), "nobody knows");
         assert!(waits(Some(Nanos::millis(150))).is_some(), "two of it were ready");
         let runs = [75, 48].map(|delay| run(Some(Nanos::millis(delay)))).to_vec();
-        let both = Seen { traced: Fact::Known(constructed::traced()), runs };
-        assert_eq!(both.waits(Quantity::Time), None, "one run was disturbed");
+        let both = ObservedProgram { traced: Fact::Known(constructed::traced()), runs };
+        assert_eq!(both.waits(ComparedQuantity::Time), None, "one run was disturbed");
     }
 
     #[test]
     fn a_run_beside_others_is_held_against_those_alone() {
-        let run = |ms, status| Usage {
+        let run = |ms, status| ProgramUsage {
             user_ns: Nanos::millis(ms),
-            ended: Ended::Exited(status),
+            ended: ProgramEnd::Exited(status),
             ..constructed::usage()
         };
         let alone = [run(100, 0), run(110, 0)];
         let one = vec![1];
-        let why = |run: &Usage, cpus: &Vec<u32>| differs(run, Some(cpus), &alone, false).unwrap();
+        let why =
+            |run: &ProgramUsage, cpus: &Vec<u32>| differs(run, Some(cpus), &alone, false).unwrap();
         assert_eq!(differs(&run(130, 0), Some(&one), &alone, false), None);
         assert_eq!(differs(&run(130, 0), None, &alone, false), None);
         assert!(why(&run(130, 1), &one).contains("exit status 1"));

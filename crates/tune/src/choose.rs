@@ -1,12 +1,12 @@
 //! Which arms are tried: the doses of the remedies that fit and could pay.
 
-use crate::request::Request;
-use crate::world::Arm;
+use crate::request::SessionRequest;
+use crate::world::ProgramArm;
 use pagewise_judge::memory_account::at_most;
 use pagewise_model::memory_account::MemoryAccount;
-use pagewise_model::plan::{Candidate, Dose, Settings};
-use pagewise_model::trial::Quantity;
-use pagewise_remedy::{Evidence, Mechanism, all, clash, find};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
+use pagewise_model::trial::ComparedQuantity;
+use pagewise_remedy::{RemedyEvidence, RemedyMechanism, all, clash, find};
 
 /// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
@@ -21,12 +21,17 @@ const SELDOM: f64 = 0.25;
 
 /// Asks every remedy whether it fits; a fit that cannot pay is turned into a refusal with figures.
 #[must_use]
-pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate> {
+pub fn candidates(
+    evidence: &RemedyEvidence<'_>,
+    quantity: ComparedQuantity,
+) -> Vec<RemedyCandidate> {
     all()
         .iter()
         .map(|remedy| {
             let mut candidate = match quantity {
-                Quantity::Memory => bounded(remedy.fit_for_memory(evidence), evidence.memory),
+                ComparedQuantity::Memory => {
+                    bounded(remedy.fit_for_memory(evidence), evidence.memory)
+                }
                 _ => remedy.fit(evidence),
             };
             if candidate.fits() && candidate.ceiling_share < LEAST_REMEDY_CEILING {
@@ -43,11 +48,11 @@ pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate>
 }
 
 /// A candidate whose ceiling is limited by the account of the memory.
-fn bounded(candidate: Candidate, account: Option<&MemoryAccount>) -> Candidate {
+fn bounded(candidate: RemedyCandidate, account: Option<&MemoryAccount>) -> RemedyCandidate {
     let bound = account.and_then(|account| Some((account, at_most(account, &candidate.remedy)?)));
     let Some((account, most)) = bound.filter(|_| candidate.fits()) else { return candidate };
     let share = most.bytes.0 as f64 / account.pss().0.max(1) as f64;
-    Candidate {
+    RemedyCandidate {
         why: format!(
             "{}; of {} at the peak it could give back {} at most ({})",
             candidate.why,
@@ -62,35 +67,36 @@ fn bounded(candidate: Candidate, account: Option<&MemoryAccount>) -> Candidate {
 
 /// An arm for a set of doses.
 #[must_use]
-pub fn arm(request: &Request, doses: &[Dose]) -> Arm {
-    Arm {
-        settings: doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings)),
+pub fn arm(request: &SessionRequest, doses: &[RemedyDose]) -> ProgramArm {
+    ProgramArm {
+        settings: doses.iter().fold(ArmSettings::default(), |all, d| all.merged(&d.settings)),
         mechanism: doses.iter().filter_map(mechanism).collect(),
         doses: doses.to_vec(),
-        ..Arm::unchanged(&name(doses), &request.spec.command)
+        ..ProgramArm::unchanged(&name(doses), &request.spec.command)
     }
 }
 
 /// Name of a set of doses.
 #[must_use]
-pub fn name(doses: &[Dose]) -> String {
-    doses.iter().map(Dose::spec).collect::<Vec<_>>().join("+")
+pub fn name(doses: &[RemedyDose]) -> String {
+    doses.iter().map(RemedyDose::spec).collect::<Vec<_>>().join("+")
 }
 
-fn mechanism(dose: &Dose) -> Option<Mechanism> {
+fn mechanism(dose: &RemedyDose) -> Option<RemedyMechanism> {
     find(&dose.remedy).map(|remedy| remedy.mechanism(dose))
 }
 
 /// The doses to try, each as a separate arm: the requested ones, otherwise those that fit. The remedy with
 /// the largest possible gain for each of its doses comes first.
 #[must_use]
-pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
+pub fn doses(request: &SessionRequest, candidates: &[RemedyCandidate]) -> Vec<RemedyDose> {
     match &request.spec.only {
         Some(only) => only.clone(),
         None => {
-            let mut by_ceiling: Vec<&Candidate> = candidates.iter().collect();
-            let usual = |of: &Candidate| if of.remedy == ALLOCATOR { SELDOM } else { 1.0 };
-            let each = |of: &Candidate| usual(of) * of.ceiling_share / of.doses.len().max(1) as f64;
+            let mut by_ceiling: Vec<&RemedyCandidate> = candidates.iter().collect();
+            let usual = |of: &RemedyCandidate| if of.remedy == ALLOCATOR { SELDOM } else { 1.0 };
+            let each =
+                |of: &RemedyCandidate| usual(of) * of.ceiling_share / of.doses.len().max(1) as f64;
             by_ceiling.sort_by(|a, b| each(b).total_cmp(&each(a)));
             by_ceiling.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
         }
@@ -100,8 +106,8 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
 /// Sets of doses together, unless two are doses of one remedy or of two that conflict.
 /// Nothing is to be combined with an arm that has no doses.
 #[must_use]
-pub fn combine(sets: &[&[Dose]]) -> Option<Vec<Dose>> {
-    let together: Vec<Dose> = sets.concat();
+pub fn combine(sets: &[&[RemedyDose]]) -> Option<Vec<RemedyDose>> {
+    let together: Vec<RemedyDose> = sets.concat();
     let fits = sets.iter().all(|set| !set.is_empty()) && clash(&together).is_none();
     fits.then_some(together)
 }
@@ -110,24 +116,24 @@ pub fn combine(sets: &[&[Dose]]) -> Option<Vec<Dose>> {
 mod tests {
     use super::*;
     use crate::request::asked;
-    use pagewise_model::spec::Spec;
+    use pagewise_model::spec::SessionSpec;
 
-    fn dose(remedy: &str) -> Vec<Dose> {
+    fn dose(remedy: &str) -> Vec<RemedyDose> {
         let (remedy, parameter) = (remedy.to_owned(), String::new());
-        vec![Dose { remedy, parameter, settings: Settings::default() }]
+        vec![RemedyDose { remedy, parameter, settings: ArmSettings::default() }]
     }
 
     #[test]
     fn what_usually_gains_more_comes_first() {
-        let candidate = |remedy: &str, ceiling_share| Candidate {
+        let candidate = |remedy: &str, ceiling_share| RemedyCandidate {
             remedy: remedy.to_owned(),
             sentence: String::new(),
             why: String::new(),
             ceiling_share,
             doses: dose(remedy),
         };
-        let request = asked(Spec::new(vec!["prog".into()], "/".into(), 1));
-        let names = |candidates: &[Candidate]| {
+        let request = asked(SessionSpec::new(vec!["prog".into()], "/".into(), 1));
+        let names = |candidates: &[RemedyCandidate]| {
             let doses = doses(&request, candidates).into_iter();
             doses.map(|dose| dose.remedy).collect::<Vec<_>>()
         };

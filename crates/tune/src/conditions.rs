@@ -3,17 +3,17 @@
 //! Not seen: files that the program opens without naming them in its arguments, and environment variables
 //! other than those that a saved run lists.
 
-use crate::request::Request;
+use crate::request::SessionRequest;
 use pagewise_model::conditions::FileMark;
-use pagewise_model::look::Traced;
+use pagewise_model::look::TracedLook;
 use pagewise_model::machine::Machine;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Paths that may be files of the program: its executables, its input and each argument.
-pub(crate) fn paths(request: &Request, traced: Option<&Traced>) -> BTreeSet<PathBuf> {
+pub(crate) fn paths(request: &SessionRequest, traced: Option<&TracedLook>) -> BTreeSet<PathBuf> {
     let processes = traced.into_iter().flat_map(|traced| &traced.processes);
     let seen = processes.flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
     let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
@@ -23,7 +23,7 @@ pub(crate) fn paths(request: &Request, traced: Option<&Traced>) -> BTreeSet<Path
 }
 
 /// The files that the runs of a session depended on.
-pub(crate) fn files(request: &Request, run: &Run) -> Vec<FileMark> {
+pub(crate) fn files(request: &SessionRequest, run: &SavedRun) -> Vec<FileMark> {
     let traced = run.look.as_ref().and_then(|look| look.traced.known());
     let mut paths = paths(request, traced);
     paths.insert(request.here.program.clone());
@@ -49,7 +49,7 @@ fn mark(path: &Path) -> Option<FileMark> {
 /// Why runs made now cannot be compared with those of a saved session, if so. `program` is the file that its
 /// command starts now.
 #[must_use]
-pub fn changed(run: &Run, now: &Machine, program: &Path) -> Option<String> {
+pub fn changed(run: &SavedRun, now: &Machine, program: &Path) -> Option<String> {
     if let Some(then) = &run.machine {
         let texts =
             [("kernel", &then.kernel, &now.kernel), ("processor", &then.cpu_model, &now.cpu_model)];

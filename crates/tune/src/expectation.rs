@@ -1,13 +1,13 @@
 //! Predicts another run from plain runs: its faults and system time, from which the host's share and each
 //! mechanism's counter are derived, and the work that every arm must do.
 
-use crate::world::{Arm, Timed};
-use pagewise_model::look::Look;
-use pagewise_model::plan::{FileKind, Tool};
-use pagewise_model::price::Prices;
-use pagewise_model::usage::{Usage, typical};
+use crate::world::{ProgramArm, TimedRun};
+use pagewise_model::look::LookFindings;
+use pagewise_model::plan::{FileKind, PipelineTool};
+use pagewise_model::price::PagePrices;
+use pagewise_model::usage::{ProgramUsage, typical};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_remedy::Mechanism;
+use pagewise_remedy::RemedyMechanism;
 
 /// Excess of system time over the prediction that still belongs to the program: prices are accurate to 20%.
 const HOST_TOLERANCE: f64 = 1.2;
@@ -34,7 +34,7 @@ const WORK_SLACK: Bytes = Bytes::mib(4);
 
 /// The predicted faults and system time of a plain run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Expectation {
+pub(crate) struct RunExpectation {
     minor_faults: u64,
     major_faults: u64,
     other_sys_ns: f64,
@@ -49,8 +49,8 @@ pub(crate) struct Expectation {
     peak_rss: Bytes,
 }
 
-impl Expectation {
-    pub(crate) fn of(look: &Look, prices: Option<&Prices>, guest: bool) -> Self {
+impl RunExpectation {
+    pub(crate) fn of(look: &LookFindings, prices: Option<&PagePrices>, guest: bool) -> Self {
         let runs = &look.runs;
         let minor_faults = typical(runs, |u| u.minor_faults).unwrap_or(0.0) as u64;
         let major_faults = typical(runs, |u| u.major_faults).unwrap_or(0.0) as u64;
@@ -78,7 +78,7 @@ impl Expectation {
 
     /// System time of a run of the program beyond what its work explains. `at_once`: the run shared a CPU,
     /// whose caches serve all, so its kernel work slows down by the same factor as its user mode.
-    pub(crate) fn host_ns(&self, usage: &Usage, huge_faults: u64, at_once: bool) -> Nanos {
+    pub(crate) fn host_ns(&self, usage: &ProgramUsage, huge_faults: u64, at_once: bool) -> Nanos {
         if !(self.guest && self.fault_bound) {
             return Nanos(0);
         }
@@ -93,7 +93,7 @@ impl Expectation {
     }
 
     /// The same for a run of another program, of which only its `runs` so far are known.
-    pub(crate) fn host_ns_of_other(&self, usage: &Usage, runs: &[Usage]) -> Nanos {
+    pub(crate) fn host_ns_of_other(&self, usage: &ProgramUsage, runs: &[ProgramUsage]) -> Nanos {
         let usual = typical(runs, |u| u.sys_ns.0).unwrap_or(0.0);
         let faults_ns = typical(runs, |u| u.minor_faults).unwrap_or(0.0) * self.fault_ns;
         let known = runs.len() >= LEAST_OTHER_RUNS && faults_ns > FAULTS_DOMINATE * usual;
@@ -105,50 +105,54 @@ impl Expectation {
 
     /// The counter covers the whole machine. The decrease in this run's own faults bounds this run's part of
     /// it.
-    fn own_huge_faults(&self, usage: &Usage, huge_faults: u64) -> u64 {
+    fn own_huge_faults(&self, usage: &ProgramUsage, huge_faults: u64) -> u64 {
         huge_faults.min(self.minor_faults.saturating_sub(usage.minor_faults))
     }
 
     /// Whether the run read from a device what the look found in the page cache.
-    pub(crate) fn is_cold(&self, usage: &Usage) -> bool {
+    pub(crate) fn is_cold(&self, usage: &ProgramUsage) -> bool {
         usage.device_read_bytes.is_some_and(|read| read > self.device_read + COLD)
     }
 
     /// The counter of one mechanism in one run.
-    fn read(&self, mechanism: Mechanism, arm: &Arm, run: &Timed) -> u64 {
+    fn read(&self, mechanism: RemedyMechanism, arm: &ProgramArm, run: &TimedRun) -> u64 {
         let faults = run.done.usage.minor_faults;
         match mechanism {
-            Mechanism::HugeFaults => self
+            RemedyMechanism::HugeFaults => self
                 .own_huge_faults(&run.done.usage, run.done.huge_faults)
                 .min(clear(self.minor_faults, faults)),
-            Mechanism::FolioFaults => run.done.folio_faults.min(clear(self.minor_faults, faults)),
-            Mechanism::FaultsSaved => clear(self.minor_faults, faults),
-            Mechanism::FaultsAdded => clear(faults, self.minor_faults),
-            Mechanism::MemorySaved => {
+            RemedyMechanism::FolioFaults => {
+                run.done.folio_faults.min(clear(self.minor_faults, faults))
+            }
+            RemedyMechanism::FaultsSaved => clear(self.minor_faults, faults),
+            RemedyMechanism::FaultsAdded => clear(faults, self.minor_faults),
+            RemedyMechanism::MemorySaved => {
                 let saved = self.peak_rss.0.saturating_sub(run.done.usage.peak_rss_bytes.0);
                 Some(saved).filter(|saved| *saved >= LEAST_SAVED.0).unwrap_or(0)
             }
-            Mechanism::MajorFaultsSaved => clear(self.major_faults, run.done.usage.major_faults),
-            Mechanism::Watched(name) => run.watched(name),
-            Mechanism::FilesOpened => u64::from(run.done.files_opened),
-            Mechanism::TextHuge => {
+            RemedyMechanism::MajorFaultsSaved => {
+                clear(self.major_faults, run.done.usage.major_faults)
+            }
+            RemedyMechanism::Watched(name) => run.watched(name),
+            RemedyMechanism::FilesOpened => u64::from(run.done.files_opened),
+            RemedyMechanism::TextHuge => {
                 huge_slots(FileKind::Code, arm, run).min(run.done.huge_file_maps)
             }
-            Mechanism::FilesHuge => huge_slots(FileKind::Input, arm, run),
-            Mechanism::Affinity => {
+            RemedyMechanism::FilesHuge => huge_slots(FileKind::Input, arm, run),
+            RemedyMechanism::Affinity => {
                 u64::from(arm.settings.cpus.as_ref() == Some(&run.done.cpus_at_end))
             }
         }
     }
 
     /// The smallest of an arm's counters: all of its parts must have taken hold.
-    pub(crate) fn counter(&self, arm: &Arm, run: &Timed) -> Option<u64> {
+    pub(crate) fn counter(&self, arm: &ProgramArm, run: &TimedRun) -> Option<u64> {
         arm.mechanism.iter().map(|m| self.read(*m, arm, run)).min()
     }
 }
 
 /// Slots of an arm's files of this kind that were in huge folios in a run, beyond those after a plain start.
-fn huge_slots(kind: FileKind, arm: &Arm, run: &Timed) -> u64 {
+fn huge_slots(kind: FileKind, arm: &ProgramArm, run: &TimedRun) -> u64 {
     let files = arm.settings.huge_files.iter().filter(|file| file.kind == kind);
     let slots = |path: &str| run.huge_slots.iter().find(|(of, _)| of == path).map(|(_, n)| *n);
     files.filter_map(|file| slots(&file.path)).sum()
@@ -162,18 +166,18 @@ fn clear(more: u64, less: u64) -> u64 {
 /// Bytes through read-like and write-like calls of the plain runs. Later runs of the plain program widen the
 /// range: an arm is not rejected for the program's own variation.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
+pub(crate) struct WorkRange {
     read: Option<(u64, u64)>,
     written: Option<(u64, u64)>,
 }
 
-impl Work {
-    pub(crate) fn of(runs: &[Usage]) -> Self {
+impl WorkRange {
+    pub(crate) fn of(runs: &[ProgramUsage]) -> Self {
         runs.iter().fold(Self::default(), |work, run| work.with(run))
     }
 
     /// Widened by a plain run.
-    pub(crate) fn with(self, run: &Usage) -> Self {
+    pub(crate) fn with(self, run: &ProgramUsage) -> Self {
         Self {
             read: widen(self.read, run.read_bytes),
             written: widen(self.written, run.written_bytes),
@@ -183,13 +187,17 @@ impl Work {
     /// How the work of a run that uses these pagewise tools differs from that of the plain runs. `None` if it
     /// does not. Bytes that the tools pass by reference are not counted, so with them a lower count is no
     /// evidence.
-    pub(crate) fn unequal(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
+    pub(crate) fn unequal(&self, run: &ProgramUsage, tools: &[PipelineTool]) -> Option<String> {
         let why = self.other_amount(run, tools)?;
         Some(format!("unequal work: it {why}"))
     }
 
     /// The short form of [`Self::unequal`], without its prefix.
-    pub(crate) fn other_amount(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
+    pub(crate) fn other_amount(
+        &self,
+        run: &ProgramUsage,
+        tools: &[PipelineTool],
+    ) -> Option<String> {
         let sides =
             [("read", self.read, run.read_bytes), ("wrote", self.written, run.written_bytes)];
         sides.into_iter().find_map(|(verb, plain, bytes)| {
@@ -218,15 +226,15 @@ fn widen(range: Option<(u64, u64)>, bytes: Option<Bytes>) -> Option<(u64, u64)> 
 mod tests {
     use super::*;
     use pagewise_model::constructed::usage;
-    use pagewise_model::plan::{HugeFile, Settings};
-    use pagewise_tracee::run::Finished;
+    use pagewise_model::plan::{ArmSettings, HugeFile};
+    use pagewise_tracee::run::FinishedRun;
 
-    fn idle() -> Usage {
-        Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), ..usage() }
+    fn idle() -> ProgramUsage {
+        ProgramUsage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), ..usage() }
     }
 
-    fn expectation(guest: bool) -> Expectation {
-        Expectation {
+    fn expectation(guest: bool) -> RunExpectation {
+        RunExpectation {
             minor_faults: 10_000,
             major_faults: 0,
             other_sys_ns: 0.0,
@@ -240,12 +248,17 @@ mod tests {
         }
     }
 
-    fn timed(usage: Usage) -> Timed {
-        Timed { done: Finished::new(usage), huge_slots: Vec::new(), conditioned: true, kept: None }
+    fn timed(usage: ProgramUsage) -> TimedRun {
+        TimedRun {
+            done: FinishedRun::new(usage),
+            huge_slots: Vec::new(),
+            conditioned: true,
+            kept: None,
+        }
     }
 
-    fn with_sys(sys_ms: u64, minor_faults: u64) -> Usage {
-        Usage { sys_ns: Nanos::millis(sys_ms), minor_faults, ..idle() }
+    fn with_sys(sys_ms: u64, minor_faults: u64) -> ProgramUsage {
+        ProgramUsage { sys_ns: Nanos::millis(sys_ms), minor_faults, ..idle() }
     }
 
     #[test]
@@ -253,9 +266,9 @@ mod tests {
         let run = with_sys(20, 10_000);
         assert_eq!(expectation(true).host_ns(&run, 0, false), Nanos::millis(8));
         assert_eq!(expectation(false).host_ns(&run, 0, false), Nanos(0));
-        let known = Expectation { user_ns: 20e6, ..expectation(true) };
+        let known = RunExpectation { user_ns: 20e6, ..expectation(true) };
         let beside = |user| {
-            let run = Usage { user_ns: Nanos::millis(user), ..run.clone() };
+            let run = ProgramUsage { user_ns: Nanos::millis(user), ..run.clone() };
             (known.host_ns(&run, 0, true), known.host_ns(&run, 0, false))
         };
         assert_eq!(beside(20), (Nanos::millis(8), Nanos::millis(8)));
@@ -266,11 +279,11 @@ mod tests {
 
     #[test]
     fn folios_of_others_are_none_of_a_run_that_saved_no_fault() {
-        let arm = Arm::unchanged("x", &[]);
+        let arm = ProgramArm::unchanged("x", &[]);
         let read = |minor_faults, folio_faults| {
             let mut run = timed(with_sys(1, minor_faults));
             run.done.folio_faults = folio_faults;
-            expectation(false).read(Mechanism::FolioFaults, &arm, &run)
+            expectation(false).read(RemedyMechanism::FolioFaults, &arm, &run)
         };
         assert_eq!([read(1_000, 500), read(9_900, 500), read(10_000, 500)], [500, 100, 0]);
     }
@@ -300,28 +313,30 @@ mod tests {
     fn huge_files_count_where_they_lie_so_and_code_where_it_is_mapped_so() {
         let file = |path: &str, kind| HugeFile { path: path.to_owned(), kind };
         let huge_files = vec![file("/bin/x", FileKind::Code), file("/var/y", FileKind::Input)];
-        let settings = Settings { huge_files, ..Settings::default() };
-        let arm = Arm { settings, ..Arm::unchanged("x", &[]) };
+        let settings = ArmSettings { huge_files, ..ArmSettings::default() };
+        let arm = ProgramArm { settings, ..ProgramArm::unchanged("x", &[]) };
         let read = |mechanism, slots: &[(&str, u64)], huge_file_maps| {
             let huge_slots = slots.iter().map(|(path, n)| ((*path).to_owned(), *n)).collect();
-            let mut run = Timed { huge_slots, ..timed(idle()) };
+            let mut run = TimedRun { huge_slots, ..timed(idle()) };
             run.done.huge_file_maps = huge_file_maps;
             expectation(false).read(mechanism, &arm, &run)
         };
         let both = [("/var/y", 7), ("/bin/x", 5), ("/other", 9)];
-        assert_eq!(read(Mechanism::TextHuge, &both, 40), 5);
-        assert_eq!(read(Mechanism::TextHuge, &both, 0), 0, "nothing was mapped huge");
-        assert_eq!(read(Mechanism::FilesHuge, &both, 0), 7);
-        assert_eq!(read(Mechanism::FilesHuge, &both[1..], 40), 0);
+        assert_eq!(read(RemedyMechanism::TextHuge, &both, 40), 5);
+        assert_eq!(read(RemedyMechanism::TextHuge, &both, 0), 0, "nothing was mapped huge");
+        assert_eq!(read(RemedyMechanism::FilesHuge, &both, 0), 7);
+        assert_eq!(read(RemedyMechanism::FilesHuge, &both[1..], 40), 0);
     }
 
     #[test]
     fn bytes_by_reference_are_missed_by_nobody() {
-        let moves = |bytes| Usage { read_bytes: Some(bytes), ..idle() };
-        let work = Work::of(&[moves(Bytes::gib(2))]);
-        let told = |bytes, tools: &[Tool]| work.unequal(&moves(bytes), tools).is_some();
+        let moves = |bytes| ProgramUsage { read_bytes: Some(bytes), ..idle() };
+        let work = WorkRange::of(&[moves(Bytes::gib(2))]);
+        let told = |bytes, tools: &[PipelineTool]| work.unequal(&moves(bytes), tools).is_some();
         assert!(told(Bytes::gib(1), &[]) && told(Bytes::gib(3), &[]));
-        assert!(!told(Bytes::gib(1), &[Tool::Cat]) && told(Bytes::gib(3), &[Tool::Cat]));
+        assert!(
+            !told(Bytes::gib(1), &[PipelineTool::Cat]) && told(Bytes::gib(3), &[PipelineTool::Cat])
+        );
     }
 
     #[test]

@@ -4,24 +4,24 @@
 //! touches new pages. It runs right after the program and in the same way: once to have the host back its
 //! memory, once unrecorded, once recorded.
 
-use pagewise_judge::faults::{self, Probe};
+use pagewise_judge::faults::{self, FaultProbe};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::TimedFaults;
-use pagewise_tracee::launch::Launch;
-use pagewise_tracee::run::Finished;
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::run::FinishedRun;
 use std::ffi::OsString;
 
 /// Commands of this product's own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commands {
-    /// Starts a recorder (`Launch::recorder`).
+pub struct RecordingCommands {
+    /// Starts a recorder (`ProgramLaunch::recorder`).
     pub recorder: Vec<OsString>,
     /// Touches fresh pages.
     pub probe: Vec<OsString>,
 }
 
-impl Commands {
+impl RecordingCommands {
     /// The times of the faults in `recorded`; `in_shown_run` is that of [`TimedFaults`]. `run` runs its
     /// argument to its end.
     ///
@@ -31,14 +31,14 @@ impl Commands {
         &self,
         recorded: Fact<FaultReport>,
         in_shown_run: bool,
-        run: &mut dyn FnMut(&Launch) -> Result<Finished, E>,
+        run: &mut dyn FnMut(&ProgramLaunch) -> Result<FinishedRun, E>,
     ) -> Result<Fact<TimedFaults>, E> {
         let program = match recorded {
             Fact::Known(report) => report,
             Fact::Missing(why) => return Ok(Fact::Missing(why)),
         };
-        let plain = Launch::experiment(self.probe.clone());
-        let timed = Launch { recorder: self.recorder.clone(), ..plain.clone() };
+        let plain = ProgramLaunch::experiment(self.probe.clone());
+        let timed = ProgramLaunch { recorder: self.recorder.clone(), ..plain.clone() };
         run(&plain)?;
         let plain = run(&plain)?.usage;
         if !plain.ended.success() {
@@ -46,7 +46,7 @@ impl Commands {
         }
         Ok(match run(&timed)?.faults {
             Fact::Known(recorded) => {
-                let probe = Probe { recorded: &recorded, plain: &plain };
+                let probe = FaultProbe { recorded: &recorded, plain: &plain };
                 faults::timed(&program, &probe, in_shown_run)
             }
             Fact::Missing(why) => Fact::Missing(why),

@@ -7,7 +7,7 @@
 //!
 //! Not seen: a file whose content the program changes through a mapping after it has ended.
 
-use crate::output::Stream;
+use crate::output::StreamHashes;
 use pagewise_kernel::file_view::open_regular;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -24,14 +24,14 @@ const SAID: usize = 160;
 
 /// Distinguishes two states of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
     changed: (i64, i64),
 }
 
-impl State {
+impl FileStamp {
     fn of(there: &Metadata) -> Self {
         Self {
             device: there.dev(),
@@ -51,23 +51,23 @@ impl State {
 
 /// A named file as it was before a run.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct FileSnapshot {
     path: PathBuf,
-    before: Option<State>,
+    before: Option<FileStamp>,
 }
 
-impl Mark {
+impl FileSnapshot {
     /// Taken right before the run.
     pub(crate) fn take(path: &Path) -> Self {
-        let before = std::fs::metadata(path).ok().map(|there| State::of(&there));
-        if before.and_then(State::age).is_some_and(|age| age < TICK) {
+        let before = std::fs::metadata(path).ok().map(|there| FileStamp::of(&there));
+        if before.and_then(FileStamp::age).is_some_and(|age| age < TICK) {
             std::thread::sleep(TICK);
         }
         Self { path: path.to_owned(), before }
     }
 
     /// The content that the run wrote, or why there is none.
-    pub(crate) fn read(&self) -> Result<Stream, String> {
+    pub(crate) fn read(&self) -> Result<StreamHashes, String> {
         let (file, after) = open(&self.path)?;
         if self.before == Some(after) {
             return Err("was not written by the run".to_owned());
@@ -82,11 +82,11 @@ impl Mark {
 }
 
 /// Reads a scratch file that a run wrote to.
-pub(crate) fn read(path: &Path) -> Result<Stream, String> {
+pub(crate) fn read(path: &Path) -> Result<StreamHashes, String> {
     open(path).and_then(|(file, _)| stream(file))
 }
 
-fn open(path: &Path) -> Result<(File, State), String> {
+fn open(path: &Path) -> Result<(File, FileStamp), String> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let unreadable = |e: std::io::Error| match e.kind() {
@@ -100,14 +100,14 @@ fn open(path: &Path) -> Result<(File, State), String> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     let there = file.metadata().map_err(unreadable)?;
     if there.is_file() {
-        Ok((file, State::of(&there)))
+        Ok((file, FileStamp::of(&there)))
     } else {
         Err("is not a regular file".into())
     }
 }
 
-fn stream(file: File) -> Result<Stream, String> {
-    Stream::read(BufReader::with_capacity(1 << 20, file))
+fn stream(file: File) -> Result<StreamHashes, String> {
+    StreamHashes::read(BufReader::with_capacity(1 << 20, file))
         .map_err(|e| format!("cannot be read: {e}"))
 }
 
@@ -139,11 +139,11 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("pagewise-files-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("out");
-        let absent = Mark::take(&path);
+        let absent = FileSnapshot::take(&path);
         assert_eq!(absent.read().unwrap_err(), "is not there");
         std::fs::write(&path, "new").unwrap();
-        assert_eq!(absent.read(), Stream::read(&b"new"[..]).map_err(|e| e.to_string()));
-        let left = Mark::take(&path);
+        assert_eq!(absent.read(), StreamHashes::read(&b"new"[..]).map_err(|e| e.to_string()));
+        let left = FileSnapshot::take(&path);
         assert_eq!(left.read().unwrap_err(), "was not written by the run");
         std::fs::write(&path, "new").unwrap();
         assert!(left.read().is_ok(), "written again, if with the same content");

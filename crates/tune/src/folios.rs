@@ -12,24 +12,24 @@
 //!
 //! Not seen: the sizes of smaller folios, which differ from one reading to the next.
 
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::clock;
-use pagewise_kernel::keep::Keeper;
+use pagewise_kernel::keep::CacheKeeper;
 use pagewise_model::Nanos;
-use pagewise_model::cache::{CacheOutcome, Slot};
+use pagewise_model::cache::{CacheOutcome, CacheSlot};
 use pagewise_model::plan::HugeFile;
-use pagewise_remedy::recache::Subject;
+use pagewise_remedy::recache::RecacheSubject;
 use pagewise_remedy::warmth;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Files in their state after a plain start, with their huge slots.
 #[derive(Debug, Default)]
-pub(crate) struct Folios {
+pub(crate) struct NaturalFolios {
     natural: BTreeMap<String, u64>,
 }
 
-impl Folios {
+impl NaturalFolios {
     /// Files were dropped, and arms may have changed them since.
     pub(crate) fn has_changed(&self) -> bool {
         !self.natural.is_empty()
@@ -40,7 +40,7 @@ impl Folios {
     pub(crate) fn drop_changed(
         &mut self,
         files: &[String],
-        keeper: &mut Keeper,
+        keeper: &mut CacheKeeper,
     ) -> Result<bool, String> {
         let mut any = false;
         for path in files {
@@ -57,7 +57,11 @@ impl Folios {
     }
 
     /// Records the state of `files` after a plain start, and keeps them in it.
-    pub(crate) fn settle(&mut self, files: &[String], keeper: &mut Keeper) -> Result<(), String> {
+    pub(crate) fn settle(
+        &mut self,
+        files: &[String],
+        keeper: &mut CacheKeeper,
+    ) -> Result<(), String> {
         for path in files {
             if !self.natural.contains_key(path) {
                 self.natural.insert(path.clone(), huge_slots(path)?);
@@ -68,7 +72,7 @@ impl Folios {
     }
 
     /// Brings `files` into huge folios; the time that a start takes to find them there.
-    pub(crate) fn warm(files: &[HugeFile], keeper: &mut Keeper) -> Result<Nanos, String> {
+    pub(crate) fn warm(files: &[HugeFile], keeper: &mut CacheKeeper) -> Result<Nanos, String> {
         if files.is_empty() {
             return Ok(Nanos(0));
         }
@@ -105,19 +109,22 @@ impl Folios {
 
 /// Slots of a file in huge folios.
 fn huge_slots(path: &str) -> Result<u64, String> {
-    let slots = CachedFile::open(Path::new(path)).and_then(|file| file.slots());
-    slots.map(|slots| slots.count(Slot::Huge)).map_err(|error| error.to_string())
+    let slots = PageCacheFile::open(Path::new(path)).and_then(|file| file.slots());
+    slots.map(|slots| slots.count(CacheSlot::Huge)).map_err(|error| error.to_string())
 }
 
 /// Drops all of a file from the cache. Dirty pages are written to disk first, so that a file that was just
 /// made does not end the experiment.
 fn evict(path: &str) -> Result<(), String> {
-    let file = CachedFile::open(Path::new(path));
+    let file = PageCacheFile::open(Path::new(path));
     if let Ok(file) = &file {
         // If this fails, the file is checked anyway, and refused with the reason.
         let _unwritten = file.file().sync_data();
     }
-    let done = file.and_then(Subject::look).and_then(Subject::evict).map_err(|e| e.to_string())?;
+    let done = file
+        .and_then(RecacheSubject::look)
+        .and_then(RecacheSubject::evict)
+        .map_err(|e| e.to_string())?;
     match done.outcome {
         None | Some(CacheOutcome::Done | CacheOutcome::Already) => Ok(()),
         Some(
@@ -163,16 +170,17 @@ mod tests {
 
     /// Plain, huge, plain. An error if no huge folio is available here.
     fn turns(file: &HugeFile) -> Result<(), String> {
-        let (mut folios, mut keeper) = (Folios::default(), Keeper::new(Bytes::mib(64)));
+        let (mut folios, mut keeper) = (NaturalFolios::default(), CacheKeeper::new(Bytes::mib(64)));
         let paths = [file.path.clone()];
-        let reading = |folios: &Folios| folios.readings(paths.iter().map(String::as_str))[0].1;
+        let reading =
+            |folios: &NaturalFolios| folios.readings(paths.iter().map(String::as_str))[0].1;
         let read = || std::fs::read(&file.path).unwrap();
         assert!(folios.drop_changed(&paths, &mut keeper)?, "how it lies is not known at first");
         read();
         folios.settle(&paths, &mut keeper).unwrap();
         let natural = huge_slots(&file.path)?;
         assert_eq!((reading(&folios), folios.drop_changed(&paths, &mut keeper)), (0, Ok(false)));
-        Folios::warm(std::slice::from_ref(file), &mut keeper)?;
+        NaturalFolios::warm(std::slice::from_ref(file), &mut keeper)?;
         assert_eq!(reading(&folios), 2_u64.saturating_sub(natural));
         // What we hold ourselves does not stand in the way.
         let changed = folios.drop_changed(&paths, &mut keeper).unwrap();
@@ -196,10 +204,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_the_arms_failure() {
-        let mut keeper = Keeper::new(Bytes(0));
+        let mut keeper = CacheKeeper::new(Bytes(0));
         let none = HugeFile { path: "/nonexistent/file".into(), kind: FileKind::Input };
-        let why = Folios::warm(&[none], &mut keeper).unwrap_err();
+        let why = NaturalFolios::warm(&[none], &mut keeper).unwrap_err();
         assert!(why.starts_with("/nonexistent/file: "), "{why}");
-        assert_eq!(Folios::warm(&[], &mut keeper), Ok(Nanos(0)));
+        assert_eq!(NaturalFolios::warm(&[], &mut keeper), Ok(Nanos(0)));
     }
 }

@@ -6,35 +6,38 @@ mod runs;
 
 use crate::conditions;
 use crate::faults;
-use crate::files::{self, Mark};
-use crate::folios::Folios;
-use crate::output::Captured;
-use crate::race::{Clock, WeatherMark};
-use crate::request::Request;
-use crate::scratch::Scratch;
+use crate::files::{self, FileSnapshot};
+use crate::folios::NaturalFolios;
+use crate::output::CapturedOutput;
+use crate::race::{SessionClock, WeatherMark};
+use crate::request::SessionRequest;
+use crate::scratch::ScratchDir;
 use crate::service::{AROUND, run_shell};
-use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Surroundings, Timed, Timing, Watch, World};
-use at_once::Helper;
-use pagewise_kernel::keep::Keeper;
+use crate::stop::SessionStop;
+use crate::world::{
+    ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, SessionEvent, SessionSurroundings,
+    TimedRun,
+};
+use at_once::SupervisorLauncher;
+use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
-use pagewise_measure::{Options, PriceError, Speeds};
-use pagewise_model::look::{TimedFaults, Traced};
+use pagewise_measure::{CalibrationOptions, PriceError, SpeedSamplers};
+use pagewise_model::look::{TimedFaults, TracedLook};
 use pagewise_model::machine::{Machine, SmallFolios};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::Prices;
-use pagewise_model::spec::StdoutTo;
+use pagewise_model::price::PagePrices;
+use pagewise_model::spec::StdoutTarget;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_remedy::folio_switches::{self, Switched};
-use pagewise_remedy::reservation::{self, Reservation};
+use pagewise_remedy::folio_switches::{self, FolioSwitches};
+use pagewise_remedy::reservation::{self, PoolReservation};
 use pagewise_remedy::warmth::{self, TextNow};
-use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{Accounted, SuperviseError};
-use runs::Runs;
+use pagewise_tracee::launch::{LaunchError, ObservationOptions, OutputSink, ProgramLaunch};
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{AccountedRun, SuperviseError};
+use runs::ProgramRunner;
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
@@ -51,61 +54,61 @@ const MOST_KEPT: usize = 256;
 const TRACED_LEAST: Nanos = Nanos::secs(600);
 
 /// Called for each event.
-pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
+pub type Listener<'a> = &'a mut dyn FnMut(&SessionEvent<'_>);
 
 /// The real world.
-pub struct Live<'a> {
-    request: &'a Request,
-    runs: Box<dyn Runs>,
+pub struct LiveWorld<'a> {
+    request: &'a SessionRequest,
+    runs: Box<dyn ProgramRunner>,
     /// Supervisors for runs at once, started on demand as `helper` says.
-    beside: Vec<Box<dyn Runs>>,
-    helper: Option<Helper>,
+    beside: Vec<Box<dyn ProgramRunner>>,
+    helper: Option<SupervisorLauncher>,
     /// Blocks of runs at once so far.
     shared: usize,
-    recording: faults::Commands,
-    scratch: Scratch,
-    keeper: Keeper,
-    folios: Folios,
-    reserved: Option<Reservation>,
+    recording: faults::RecordingCommands,
+    scratch: ScratchDir,
+    keeper: CacheKeeper,
+    folios: NaturalFolios,
+    reserved: Option<PoolReservation>,
     /// Samples the speed of CPUs and memory, if there is room for it. Started on demand.
-    speeds: OnceCell<Option<Rc<Speeds>>>,
+    speeds: OnceCell<Option<Rc<SpeedSamplers>>>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
 
-impl std::fmt::Debug for Live<'_> {
+impl std::fmt::Debug for LiveWorld<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").field("scratch", &self.scratch).finish_non_exhaustive()
+        f.debug_struct("LiveWorld").field("scratch", &self.scratch).finish_non_exhaustive()
     }
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveWorld<'a> {
     /// Starts the supervising process (`exe args... FD`) and makes the scratch directory; `recording`
     /// times faults.
     ///
     /// # Errors
     /// When either fails.
     pub fn start(
-        request: &'a Request,
+        request: &'a SessionRequest,
         exe: &Path,
         args: &[&str],
-        recording: faults::Commands,
+        recording: faults::RecordingCommands,
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
-    ) -> Result<Self, Stop> {
-        let scratch = Scratch::create(&std::env::temp_dir())
-            .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
-        let helper = Helper::of(exe, args);
+    ) -> Result<Self, SessionStop> {
+        let scratch = ScratchDir::create(&std::env::temp_dir())
+            .map_err(|e| SessionStop::Broken(format!("cannot make a scratch directory: {e}")))?;
+        let helper = SupervisorLauncher::of(exe, args);
         let runs = helper.start()?;
         Ok(Self::with(request, runs, Some(helper), recording, scratch, stop, listener))
     }
 
     fn with(
-        request: &'a Request,
-        runs: Box<dyn Runs>,
-        helper: Option<Helper>,
-        recording: faults::Commands,
-        scratch: Scratch,
+        request: &'a SessionRequest,
+        runs: Box<dyn ProgramRunner>,
+        helper: Option<SupervisorLauncher>,
+        recording: faults::RecordingCommands,
+        scratch: ScratchDir,
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Self {
@@ -118,8 +121,8 @@ impl<'a> Live<'a> {
             shared: 0,
             recording,
             scratch,
-            keeper: Keeper::new(room),
-            folios: Folios::default(),
+            keeper: CacheKeeper::new(room),
+            folios: NaturalFolios::default(),
             reserved: None,
             speeds: OnceCell::new(),
             stop,
@@ -127,40 +130,44 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn launch(&self, arm: &Arm, limits: &Limits) -> Launch {
+    fn launch(&self, arm: &ProgramArm, limits: &RunLimits) -> ProgramLaunch {
         let room = limits::experiment_memory().ok().map(|room| room.bytes);
-        Launch {
+        ProgramLaunch {
             settings: arm.settings.clone(),
             stdin: self.request.spec.input.clone(),
             stdout: match self.request.spec.stdout {
-                StdoutTo::Null => Sink::Null,
-                StdoutTo::Pipe => Sink::Pipe,
-                StdoutTo::File => Sink::File(self.scratch.file("timed-stdout")),
+                StdoutTarget::Null => OutputSink::Null,
+                StdoutTarget::Pipe => OutputSink::Pipe,
+                StdoutTarget::File => OutputSink::File(self.scratch.file("timed-stdout")),
             },
             timeout_ns: limits.time,
             memory_limit_bytes: room.into_iter().chain(limits.memory).min(),
-            ..Launch::experiment(arm.command.clone())
+            ..ProgramLaunch::experiment(arm.command.clone())
         }
     }
 
     /// Runs to the end. A run that broke a limit was stopped and counts as an error.
-    fn bounded(&mut self, launch: &Launch) -> Result<Finished, Stop> {
+    fn bounded(&mut self, launch: &ProgramLaunch) -> Result<FinishedRun, SessionStop> {
         let finished = self.runs.run(launch, &raised(&self.stop)).map_err(stopped)?;
         within_limits(launch, finished)
     }
 
     /// What samples the speed of CPUs and memory, where `watch` asks for it. Starting it takes time and
     /// memory: do so before memory is conditioned.
-    fn speeds(&self, watch: Watch) -> Option<Rc<Speeds>> {
+    fn speeds(&self, watch: RunWatch) -> Option<Rc<SpeedSamplers>> {
         let start = || {
             let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
-            Speeds::start(room).ok().map(Rc::new)
+            SpeedSamplers::start(room).ok().map(Rc::new)
         };
-        (watch == Watch::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
+        (watch == RunWatch::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
     }
 
     /// A bounded run, with the speed of CPUs and memory sampled beside it.
-    fn with_speed(&mut self, launch: &Launch, speeds: Option<&Speeds>) -> Result<Finished, Stop> {
+    fn with_speed(
+        &mut self,
+        launch: &ProgramLaunch,
+        speeds: Option<&SpeedSamplers>,
+    ) -> Result<FinishedRun, SessionStop> {
         let Some(speeds) = speeds else { return self.bounded(launch) };
         let (done, speed) = speeds.during(|| self.bounded(launch));
         let mut done = done?;
@@ -170,13 +177,16 @@ impl<'a> Live<'a> {
 
     /// Runs `work` with `--prepare` before it and `--cleanup` after it. `--cleanup` always runs to its end,
     /// even after Ctrl-C: it restores what the others changed. The first error of the three is returned.
-    fn around<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+    fn around<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, SessionStop>,
+    ) -> Result<T, SessionStop> {
         let request = self.request;
         let interrupted = raised(&self.stop);
         let prepared = self.shell(request.spec.prepare.as_deref(), "--prepare", &interrupted);
         let done = prepared.and_then(|()| work(self));
         let cleaned = match self.shell(request.spec.cleanup.as_deref(), "--cleanup", &|| false) {
-            Err(Stop::Broken(_)) => clean_unsupervised(request.spec.cleanup.as_deref()),
+            Err(SessionStop::Broken(_)) => clean_unsupervised(request.spec.cleanup.as_deref()),
             cleaned => cleaned,
         };
         done.and_then(|value| cleaned.map(|()| value))
@@ -188,18 +198,19 @@ impl<'a> Live<'a> {
         command: Option<&str>,
         which: &'static str,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SessionStop> {
         let Some(command) = command else { return Ok(()) };
         let argv = ["sh", "-c", command].map(OsString::from).to_vec();
-        let launch = Launch { stderr: Sink::Inherit, ..Launch::experiment(argv) };
+        let launch =
+            ProgramLaunch { stderr: OutputSink::Inherit, ..ProgramLaunch::experiment(argv) };
         let ended = self.runs.run(&launch, interrupted).map_err(stopped)?.usage.ended;
-        if ended.success() { Ok(()) } else { Err(Stop::Around { which, ended }) }
+        if ended.success() { Ok(()) } else { Err(SessionStop::Around { which, ended }) }
     }
 
     /// Touches and frees memory so that the host backs it. If the machine cannot provide all of it, the run
     /// is unprepared or prepared only in part, and this is reported. The host's share is measured in any
     /// case.
-    fn condition(&mut self, bytes: Bytes) -> Result<bool, Stop> {
+    fn condition(&mut self, bytes: Bytes) -> Result<bool, SessionStop> {
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         match self.runs.condition(bytes.min(room), &raised(&self.stop)) {
             Ok(()) => Ok(bytes <= room),
@@ -211,43 +222,44 @@ impl<'a> Live<'a> {
     }
 
     /// Restores the files of other arms to their state after a plain start, by an untimed one.
-    fn settle(&mut self, arm: &Arm, limits: &Limits) -> Result<(), Stop> {
+    fn settle(&mut self, arm: &ProgramArm, limits: &RunLimits) -> Result<(), SessionStop> {
         let files = &arm.natural_files;
-        if self.folios.drop_changed(files, &mut self.keeper).map_err(Stop::Broken)? {
-            let plain = self.launch(&Arm::plain(self.request), limits);
+        if self.folios.drop_changed(files, &mut self.keeper).map_err(SessionStop::Broken)? {
+            let plain = self.launch(&ProgramArm::plain(self.request), limits);
             self.around(|live| live.bounded(&plain))?;
-            self.folios.settle(files, &mut self.keeper).map_err(Stop::Broken)?;
+            self.folios.settle(files, &mut self.keeper).map_err(SessionStop::Broken)?;
         }
         Ok(())
     }
 
     /// Brings an arm's files into huge folios; the time that a start takes to find them there.
-    fn warm(&mut self, arm: &Arm) -> Result<Nanos, Stop> {
-        Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)
+    fn warm(&mut self, arm: &ProgramArm) -> Result<Nanos, SessionStop> {
+        NaturalFolios::warm(&arm.settings.huge_files, &mut self.keeper)
+            .map_err(SessionStop::NotHuge)
     }
 
     /// Ensures that the pool has the pages that an arm needs. Added pages stay until the session ends.
-    fn fill_pool(&mut self, arm: &Arm) -> Result<(), Stop> {
+    fn fill_pool(&mut self, arm: &ProgramArm) -> Result<(), SessionStop> {
         let Some(need) = arm.settings.pool else { return Ok(()) };
         let permit = self.request.system.as_ref();
-        reservation::ensure(need, permit, &mut self.reserved).map_err(Stop::MachineNotSet)
+        reservation::ensure(need, permit, &mut self.reserved).map_err(SessionStop::MachineNotSet)
     }
 
     /// Ensures that heaps use the folios that an arm wants, until the returned guard is dropped.
-    fn switch_folios(&self, arm: &Arm) -> Result<Option<Switched>, Stop> {
+    fn switch_folios(&self, arm: &ProgramArm) -> Result<Option<FolioSwitches>, SessionStop> {
         let permit = self.request.system.as_ref();
         let wanted = arm.settings.folios.map(|_size| folio_switches::ensure(permit));
-        wanted.transpose().map(Option::flatten).map_err(Stop::MachineNotSet)
+        wanted.transpose().map(Option::flatten).map_err(SessionStop::MachineNotSet)
     }
 
     /// The huge slots of the files that arms bring into huge folios.
-    fn huge_slots(&self, arm: &Arm) -> Vec<(String, u64)> {
+    fn huge_slots(&self, arm: &ProgramArm) -> Vec<(String, u64)> {
         let own = arm.settings.huge_files.iter().map(|file| &file.path);
         self.folios.readings(own.chain(&arm.natural_files).map(String::as_str))
     }
 
     /// The traced run. A run that takes too long is aborted and its result is missing.
-    fn look(&mut self, launch: &Launch) -> Result<Fact<Traced>, Stop> {
+    fn look(&mut self, launch: &ProgramLaunch) -> Result<Fact<TracedLook>, SessionStop> {
         let longest = self.request.spec.budget_ns.unwrap_or_default().max(TRACED_LEAST);
         let deadline = clock::now() + longest;
         let late = || clock::now() > deadline;
@@ -261,7 +273,7 @@ impl<'a> Live<'a> {
             Err(SuperviseError::Trace(why)) => Ok(Fact::Missing(why)),
             Err(SuperviseError::UsesInput { call, effects }) => {
                 let what = self.request.read_once().unwrap_or_default();
-                Err(Stop::UsesInput { what, call, effects })
+                Err(SessionStop::UsesInput { what, call, effects })
             }
             Err(SuperviseError::Interrupted) if !interrupted() => {
                 Ok(Fact::Missing(format!("it took more than {longest} under tracing")))
@@ -272,7 +284,7 @@ impl<'a> Live<'a> {
 
     /// Keeps the program's files in the page cache until the session ends: its executables, its
     /// input, and every argument that names a file.
-    fn keep_warm(&mut self, traced: Option<&Traced>) {
+    fn keep_warm(&mut self, traced: Option<&TracedLook>) {
         let paths = conditions::paths(self.request, traced);
         for path in paths.iter().take(MOST_KEPT) {
             self.keeper.hold(path);
@@ -281,23 +293,26 @@ impl<'a> Live<'a> {
 }
 
 /// A run that kept its limits.
-fn within_limits(launch: &Launch, finished: Finished) -> Result<Finished, Stop> {
+fn within_limits(
+    launch: &ProgramLaunch,
+    finished: FinishedRun,
+) -> Result<FinishedRun, SessionStop> {
     if finished.over_memory {
-        return Err(Stop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
+        return Err(SessionStop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
     }
     if finished.timed_out {
-        return Err(Stop::TooLong(launch.timeout_ns.unwrap_or_default()));
+        return Err(SessionStop::TooLong(launch.timeout_ns.unwrap_or_default()));
     }
     Ok(finished)
 }
 
 /// Puts settings of folios back.
-fn give_up(folios: Option<Switched>) -> Result<(), Stop> {
-    folios.map_or(Ok(()), Switched::put_back).map_err(Stop::Broken)
+fn give_up(folios: Option<FolioSwitches>) -> Result<(), SessionStop> {
+    folios.map_or(Ok(()), FolioSwitches::put_back).map_err(SessionStop::Broken)
 }
 
 /// The memory that a run had on pages of the pool.
-fn on_pool(done: &Finished, arm: &Arm) -> Bytes {
+fn on_pool(done: &FinishedRun, arm: &ProgramArm) -> Bytes {
     let Some(need) = arm.settings.pool else { return Bytes(0) };
     let of_pool = done.watches.iter().filter(|watch| watch.watch == pagewise_remedy::POOL);
     let pages: u64 = of_pool.map(|watch| watch.counter).sum();
@@ -311,31 +326,31 @@ fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
 }
 
 /// `--cleanup` without a supervisor, which is dead: the changes of `--prepare` must be undone.
-fn clean_unsupervised(command: Option<&str>) -> Result<(), Stop> {
+fn clean_unsupervised(command: Option<&str>) -> Result<(), SessionStop> {
     let Some(command) = command else { return Ok(()) };
     run_shell(command, AROUND, None).map_err(|error| error.into_stop("--cleanup"))
 }
 
-fn stopped(error: SuperviseError) -> Stop {
+fn stopped(error: SuperviseError) -> SessionStop {
     match error {
-        SuperviseError::Launch(error) => Stop::Launch(error),
-        SuperviseError::Interrupted => Stop::Interrupted,
-        other => Stop::Broken(other.to_string()),
+        SuperviseError::Launch(error) => SessionStop::Launch(error),
+        SuperviseError::Interrupted => SessionStop::Interrupted,
+        other => SessionStop::Broken(other.to_string()),
     }
 }
 
 /// The prices of a session that begins.
-pub(crate) fn prices(stop: &AtomicBool) -> Result<Prices, Stop> {
+pub(crate) fn prices(stop: &AtomicBool) -> Result<PagePrices, SessionStop> {
     let interrupted = || stop.load(Ordering::Relaxed);
-    pagewise_measure::calibrate(&Options::cached(PRICING), &interrupted).map_err(
+    pagewise_measure::calibrate(&CalibrationOptions::cached(PRICING), &interrupted).map_err(
         |error| match error {
-            PriceError::Interrupted => Stop::Interrupted,
-            other => Stop::Broken(other.to_string()),
+            PriceError::Interrupted => SessionStop::Interrupted,
+            other => SessionStop::Broken(other.to_string()),
         },
     )
 }
 
-impl Clock for Live<'_> {
+impl SessionClock for LiveWorld<'_> {
     fn now(&self) -> Nanos {
         clock::now()
     }
@@ -345,7 +360,7 @@ impl Clock for Live<'_> {
     }
 }
 
-impl Surroundings for Live<'_> {
+impl SessionSurroundings for LiveWorld<'_> {
     fn machine(&mut self) -> Machine {
         let machine = pagewise_kernel::machine::machine();
         let may_change = self.request.system.is_some();
@@ -353,41 +368,41 @@ impl Surroundings for Live<'_> {
         Machine { small_folios, ..machine }
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
         prices(&self.stop)
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell(&mut self, event: &SessionEvent<'_>) {
         (self.listener)(event);
     }
 }
 
-impl World for Live<'_> {
+impl ProgramWorld for LiveWorld<'_> {
     fn pool(&mut self) -> Fact<HugePool> {
         reservation::facts(self.request.system.as_ref())
     }
 
-    fn traced(&mut self, arm: &Arm) -> Result<(Fact<Traced>, String), Stop> {
+    fn traced(&mut self, arm: &ProgramArm) -> Result<(Fact<TracedLook>, String), SessionStop> {
         let stderr = self.scratch.file("look-stderr");
-        let plain = self.launch(arm, &Limits::default());
-        let launch = Launch { stderr: Sink::File(stderr.clone()), ..plain };
+        let plain = self.launch(arm, &RunLimits::default());
+        let launch = ProgramLaunch { stderr: OutputSink::File(stderr.clone()), ..plain };
         let traced = self.around(|live| live.look(&launch))?;
         Ok((traced, files::last_line(&stderr)))
     }
 
-    fn seen(&mut self, traced: &Fact<Traced>) {
+    fn seen(&mut self, traced: &Fact<TracedLook>) {
         self.keep_warm(traced.known());
     }
 
-    fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
-        let observed = timing.watch == Watch::Kernel;
-        let observe = Observe {
+    fn timed(&mut self, arm: &ProgramArm, timing: &RunTiming) -> Result<TimedRun, SessionStop> {
+        let observed = timing.watch == RunWatch::Kernel;
+        let observe = ObservationOptions {
             samples: observed,
             user: observed,
             walks: observed,
             memory: timing.memory,
-            run_delay: timing.watch != Watch::Speeds,
-            ..Observe::default()
+            run_delay: timing.watch != RunWatch::Speeds,
+            ..ObservationOptions::default()
         };
         let speeds = self.speeds(timing.watch);
         self.settle(arm, &timing.limits)?;
@@ -395,7 +410,7 @@ impl World for Live<'_> {
             let look = live.warm(arm)?;
             live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
-            let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
+            let launch = ProgramLaunch { observe, ..live.launch(arm, &timing.limits) };
             let folios = live.switch_folios(arm)?;
             let done = live.with_speed(&launch, speeds.as_deref())?;
             give_up(folios)?;
@@ -405,25 +420,29 @@ impl World for Live<'_> {
         done.usage.wall_ns += look;
         // The kernel does not count the pool's pages as resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
-        Ok(Timed { done, huge_slots, conditioned, kept: None })
+        Ok(TimedRun { done, huge_slots, conditioned, kept: None })
     }
 
     fn timed_at_once(
         &mut self,
-        blocks: &[Vec<(&Arm, Limits)>],
+        blocks: &[Vec<(&ProgramArm, RunLimits)>],
         fresh: Bytes,
         spread: bool,
         keep: bool,
-    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
+    ) -> Result<Vec<Vec<Result<TimedRun, SessionStop>>>, SessionStop> {
         self.run_side_by_side(blocks, fresh, spread, keep)
     }
 
-    fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+    fn recorded(
+        &mut self,
+        arm: &ProgramArm,
+        timing: &RunTiming,
+    ) -> Result<Fact<TimedFaults>, SessionStop> {
         let commands = self.recording.clone();
         let done = self.around(|live| {
             live.condition(timing.fresh)?;
             let plain = live.launch(arm, &timing.limits);
-            live.bounded(&Launch { recorder: commands.recorder.clone(), ..plain })
+            live.bounded(&ProgramLaunch { recorder: commands.recorder.clone(), ..plain })
         })?;
         let ended = done.usage.ended;
         if !ended.success() && !self.request.spec.ignore_failure {
@@ -432,7 +451,11 @@ impl World for Live<'_> {
         commands.beside_probe(done.faults, false, &mut |launch| self.bounded(launch))
     }
 
-    fn accounted(&mut self, arm: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop> {
+    fn accounted(
+        &mut self,
+        arm: &ProgramArm,
+        limits: &RunLimits,
+    ) -> Result<Fact<MemoryAccount>, SessionStop> {
         let launch = self.launch(arm, limits);
         let interrupted = raised(&self.stop);
         let done = self.around(|live| match live.runs.accounted(&launch, &interrupted) {
@@ -440,39 +463,43 @@ impl World for Live<'_> {
             other => other.map(Ok).map_err(stopped),
         })?;
         Ok(match done {
-            Ok(Accounted { ended, .. })
+            Ok(AccountedRun { ended, .. })
                 if !ended.success() && !self.request.spec.ignore_failure =>
             {
                 Fact::Missing(format!("the run for it failed: {ended}"))
             }
-            Ok(Accounted { account: Some(account), .. }) => Fact::Known(account),
+            Ok(AccountedRun { account: Some(account), .. }) => Fact::Known(account),
             Ok(_) => Fact::missing("the program ended before it could be looked at"),
             Err(why) => Fact::Missing(why),
         })
     }
 
-    fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop> {
+    fn captured(
+        &mut self,
+        arm: &ProgramArm,
+        limits: &RunLimits,
+    ) -> Result<CapturedOutput, SessionStop> {
         let (stdout, stderr) = (self.scratch.file("stdout"), self.scratch.file("stderr"));
         let kept = match self.request.spec.stdout {
-            StdoutTo::Pipe => Sink::PipeTo(stdout.clone()),
-            StdoutTo::Null | StdoutTo::File => Sink::File(stdout.clone()),
+            StdoutTarget::Pipe => OutputSink::PipeTo(stdout.clone()),
+            StdoutTarget::Null | StdoutTarget::File => OutputSink::File(stdout.clone()),
         };
-        let launch = Launch {
+        let launch = ProgramLaunch {
             stdout: kept,
-            stderr: Sink::File(stderr.clone()),
-            observe: Observe { run_delay: true, ..Observe::default() },
+            stderr: OutputSink::File(stderr.clone()),
+            observe: ObservationOptions { run_delay: true, ..ObservationOptions::default() },
             ..self.launch(arm, limits)
         };
         self.around(|live| {
             live.warm(arm)?;
             live.fill_pool(arm)?;
-            let marks: Vec<Mark> =
-                live.request.spec.outputs.iter().map(|f| Mark::take(f)).collect();
+            let marks: Vec<FileSnapshot> =
+                live.request.spec.outputs.iter().map(|f| FileSnapshot::take(f)).collect();
             let folios = live.switch_folios(arm)?;
-            let Finished { usage, .. } = live.bounded(&launch)?;
+            let FinishedRun { usage, .. } = live.bounded(&launch)?;
             give_up(folios)?;
             // Before --cleanup, which may well remove them.
-            let mut run = Captured::of(usage, &stdout, &stderr);
+            let mut run = CapturedOutput::of(usage, &stdout, &stderr);
             run.streams.extend(marks.iter().map(|mark| (mark.name(), mark.read())));
             Ok(run)
         })
@@ -486,8 +513,8 @@ impl World for Live<'_> {
         let stall = |resource| pressure::read(resource).ok().map(|p| p.some.total_ns);
         WeatherMark {
             steal_ns: system_stat::steal().unwrap_or_default(),
-            cpu_stall_ns: stall(pressure::Resource::Cpu),
-            memory_stall_ns: stall(pressure::Resource::Memory),
+            cpu_stall_ns: stall(pressure::PressureResource::Cpu),
+            memory_stall_ns: stall(pressure::PressureResource::Memory),
         }
     }
 }

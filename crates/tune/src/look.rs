@@ -2,14 +2,14 @@
 //! run (memory to condition, limits, the cost of a run in the budget).
 
 use crate::choose::LEAST_CEILING;
-use crate::output::Captured;
-use crate::request::{PLAIN, Request};
-use crate::stop::Stop;
-use crate::world::{Arm, Limits, Timed, Timing, Watch, World};
-use pagewise_model::look::{Look, Samples, Traced, UserSamples, WalkCounts};
-use pagewise_model::usage::Usage;
+use crate::output::CapturedOutput;
+use crate::request::{PLAIN, SessionRequest};
+use crate::stop::SessionStop;
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, TimedRun};
+use pagewise_model::look::{CpuSamples, LookFindings, TracedLook, UserSamples, WalkCounts};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_tracee::run::Finished;
+use pagewise_tracee::run::FinishedRun;
 
 /// The least memory touched and freed before a run, beyond the program's peak. Usually it is as much as the
 /// peak, within bounds. Freed pages merge with their neighbours, and the program takes others than those just
@@ -39,11 +39,11 @@ const KEPT_SLACK: Bytes = Bytes::kib(256);
 
 /// What plain timed runs showed.
 #[derive(Debug, Clone)]
-pub(crate) struct Plain {
+pub(crate) struct PlainRuns {
     /// Their usage.
-    pub(crate) runs: Vec<Usage>,
+    pub(crate) runs: Vec<ProgramUsage>,
     /// Samples of the first of them.
-    pub(crate) samples: Fact<Samples>,
+    pub(crate) samples: Fact<CpuSamples>,
     /// Samples in user mode of the first of them.
     pub(crate) user: Fact<UserSamples>,
     /// Page walks of the first of them.
@@ -57,49 +57,54 @@ pub(crate) struct Plain {
 /// Times the unchanged program. Makes an observed run and, if `enough` says at its cost and current time that
 /// there is room, an unobserved one.
 pub(crate) fn time(
-    world: &mut dyn World,
-    arm: &Arm,
+    world: &mut dyn ProgramWorld,
+    arm: &ProgramArm,
     ignore_failure: bool,
-    limits: Limits,
+    limits: RunLimits,
     enough: impl Fn(Nanos, Nanos) -> bool,
-) -> Result<Plain, Stop> {
+) -> Result<PlainRuns, SessionStop> {
     let before = world.now();
-    let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits, ..Timing::default() };
+    let timing =
+        RunTiming { fresh: Bytes(0), watch: RunWatch::Kernel, limits, ..RunTiming::default() };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
-    let Finished { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
+    let FinishedRun { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
     let mut runs = vec![usage];
     let touching = touching(conditioned(&runs));
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
     if enough(cost_ns, world.now()) {
         let before = world.now();
-        let timing = Timing {
+        let timing = RunTiming {
             fresh: conditioned(&runs),
-            watch: Watch::Nothing,
+            watch: RunWatch::Nothing,
             limits,
-            ..Timing::default()
+            ..RunTiming::default()
         };
         let second = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
         cost_ns = Nanos(world.now().0.saturating_sub(before.0));
         leftovers = leftovers.max(second.leftovers_killed);
         runs.push(second.usage);
     }
-    Ok(Plain { runs, samples, user, walks, cost_ns, leftovers })
+    Ok(PlainRuns { runs, samples, user, walks, cost_ns, leftovers })
 }
 
 /// A run that ended as it should.
-fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Finished, Stop> {
+fn sound(
+    run: TimedRun,
+    arm: &ProgramArm,
+    ignore_failure: bool,
+) -> Result<FinishedRun, SessionStop> {
     let run = run.done;
     let ended = run.usage.ended;
     if ended.success() || ignore_failure {
         return Ok(run);
     }
     let name = (arm.name != PLAIN).then(|| arm.name.clone());
-    Err(Stop::Failed { arm: name, ended, said: String::new(), remove: None })
+    Err(SessionStop::Failed { arm: name, ended, said: String::new(), remove: None })
 }
 
 /// The shell command, as one word, that removes what a run writes. It may have existed before the run. `None`
 /// if the run writes nothing, or more files than a user can check.
-pub(crate) fn removing(request: &Request, traced: &Traced) -> Option<String> {
+pub(crate) fn removing(request: &SessionRequest, traced: &TracedLook) -> Option<String> {
     const MOST_FILES: usize = 5;
     if traced.written.len() > MOST_FILES {
         return None;
@@ -112,24 +117,26 @@ pub(crate) fn removing(request: &Request, traced: &Traced) -> Option<String> {
 /// Whether the program may be run again, judged by the traced look and the last line of output in it. Returns
 /// what to report about it.
 pub(crate) fn rerun(
-    request: &Request,
-    traced: &Fact<Traced>,
+    request: &SessionRequest,
+    traced: &Fact<TracedLook>,
     said: String,
-) -> Result<Vec<String>, Stop> {
+) -> Result<Vec<String>, SessionStop> {
     let mut notes = Vec::new();
     if let (Some(what), Fact::Missing(why)) = (request.read_once(), traced) {
-        return Err(Stop::InputNotSeen { what, why: why.clone() });
+        return Err(SessionStop::InputNotSeen { what, why: why.clone() });
     }
     match traced {
         Fact::Known(seen) if !seen.ended.success() && !request.spec.ignore_failure => {
             let remove = removing(request, seen);
-            return Err(Stop::Failed { arm: None, ended: seen.ended, said, remove });
+            return Err(SessionStop::Failed { arm: None, ended: seen.ended, said, remove });
         }
         Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {
-            return Err(Stop::NotSafe(seen.effects.clone()));
+            return Err(SessionStop::NotSafe(seen.effects.clone()));
         }
         Fact::Known(_) => {}
-        Fact::Missing(why) if !request.may_rerun() => return Err(Stop::NotSeen(why.clone())),
+        Fact::Missing(why) if !request.may_rerun() => {
+            return Err(SessionStop::NotSeen(why.clone()));
+        }
         Fact::Missing(why) => notes.push(format!("no traced look: {why}")),
     }
     notes.extend(request.read_once().map(|what| {
@@ -141,13 +148,13 @@ pub(crate) fn rerun(
 /// How much memory the host should back before a run. This is done before each run, not just before each
 /// block: free memory returns to the host within two seconds, and small and huge pages come from different
 /// parts of it. Otherwise each arm would pay for the host in a different way.
-pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
+pub(crate) fn conditioned(runs: &[ProgramUsage]) -> Bytes {
     let peak = peak(runs).0;
     Bytes(peak.saturating_add(peak.clamp(SURPLUS_LEAST.0, SURPLUS_MOST.0)))
 }
 
 /// The largest peak memory of these runs.
-pub(crate) fn peak(runs: &[Usage]) -> Bytes {
+pub(crate) fn peak(runs: &[ProgramUsage]) -> Bytes {
     runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
 }
 
@@ -158,29 +165,29 @@ pub(crate) fn touching(memory: Bytes) -> Nanos {
 
 /// Whether timing each fault of one more run could give more information than counts and prices: only if
 /// these cost something. `runs` are the plain ones, `price_ns` is that of a first touch.
-pub(crate) fn is_worth_recording(runs: &[Usage], price_ns: f64) -> bool {
-    let cost = |run: &Usage| run.minor_faults as f64 * price_ns;
+pub(crate) fn is_worth_recording(runs: &[ProgramUsage], price_ns: f64) -> bool {
+    let cost = |run: &ProgramUsage| run.minor_faults as f64 * price_ns;
     runs.iter().any(|run| cost(run) >= LEAST_CEILING * run.wall_ns.0 as f64)
 }
 
 /// Limits of the first plain run: no more than a traced life suggests.
-pub(crate) fn first_limits(traced: &Fact<Traced>) -> Limits {
+pub(crate) fn first_limits(traced: &Fact<TracedLook>) -> RunLimits {
     let lives = traced.known().into_iter().flat_map(|t| &t.processes).map(|p| p.traced_life_ns.0);
     let time = lives.max().map(|life| Nanos(life.saturating_mul(TIME_FACTOR)).max(FIRST_LEAST));
-    Limits { time, memory: None }
+    RunLimits { time, memory: None }
 }
 
 /// Limits of runs after the look. The peak of the whole tree is known from only the traced look;
 /// without it the room of the machine is the limit.
-pub(crate) fn limits(look: &Look) -> Limits {
+pub(crate) fn limits(look: &LookFindings) -> RunLimits {
     let slowest = look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(0);
     let largest = peak(&look.runs).0;
-    let whole = |t: &&Traced| t.processes.iter().all(|p| p.incomplete.is_none());
+    let whole = |t: &&TracedLook| t.processes.iter().all(|p| p.incomplete.is_none());
     let memory = look.traced.known().filter(whole).map(|traced| {
         let tree: u64 = traced.processes.iter().map(|p| p.peak_rss_bytes.0).sum();
         Bytes((tree.max(largest) as f64 * MEMORY_FACTOR) as u64) + MEMORY_SLACK
     });
-    Limits { time: Some(longest(slowest)), memory }
+    RunLimits { time: Some(longest(slowest)), memory }
 }
 
 /// The time limit of a run, if the slowest took `slowest` nanoseconds.
@@ -190,7 +197,7 @@ pub(crate) fn longest(slowest: u64) -> Nanos {
 
 /// Why the output of a plain run was not kept whole, if so: with its output in a file it ends and
 /// writes as it did in the look, unless that file could not take it.
-pub(crate) fn not_kept(run: &Captured, look: &[Usage]) -> Option<String> {
+pub(crate) fn not_kept(run: &CapturedOutput, look: &[ProgramUsage]) -> Option<String> {
     if let Some(plain) = look.first().filter(|_| !look.iter().any(|u| u.ended == run.usage.ended)) {
         return Some(format!(
             "its output could not be kept: a plain run that writes to a file ends with {}, otherwise with {}",
@@ -210,13 +217,13 @@ mod tests {
     use super::*;
     use pagewise_model::constructed::usage;
 
-    fn with_peak(peak_rss_bytes: Bytes) -> Usage {
-        Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), peak_rss_bytes, ..usage() }
+    fn with_peak(peak_rss_bytes: Bytes) -> ProgramUsage {
+        ProgramUsage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), peak_rss_bytes, ..usage() }
     }
 
     #[test]
     fn few_faults_are_not_worth_another_run() {
-        let with_faults = |minor_faults| Usage { minor_faults, ..with_peak(Bytes::mib(1)) };
+        let with_faults = |minor_faults| ProgramUsage { minor_faults, ..with_peak(Bytes::mib(1)) };
         assert!(!is_worth_recording(&[with_faults(10_000)], 700.0));
         assert!(is_worth_recording(&[with_faults(1), with_faults(30_000)], 700.0));
         assert!(!is_worth_recording(&[], 700.0));

@@ -11,11 +11,11 @@
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
 use crate::files;
-use crate::stop::Stop;
-use crate::world::Arm;
+use crate::stop::SessionStop;
+use crate::world::ProgramArm;
 use pagewise_model::Bytes;
-use pagewise_model::run::{Outcome, OutputCheck};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::run::{OutputCheck, SessionOutcome};
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -25,7 +25,7 @@ const MOST_LINES: usize = 4_000_000;
 
 /// One stream as hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stream {
+pub struct StreamHashes {
     whole: [u8; 32],
     bytes: u64,
     lines: Option<Vec<u64>>,
@@ -33,18 +33,18 @@ pub struct Stream {
 
 /// Everything a run put out.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// What it used, and how it ended.
-    pub usage: Usage,
+    pub usage: ProgramUsage,
     /// Streams by name: standard output, standard error, named files; why one is not there.
-    pub streams: Vec<(String, Result<Stream, String>)>,
+    pub streams: Vec<(String, Result<StreamHashes, String>)>,
     /// Last line of its standard error.
     pub said: String,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// A run with its standard output and standard error in these files.
-    pub(crate) fn of(usage: Usage, stdout: &Path, stderr: &Path) -> Self {
+    pub(crate) fn of(usage: ProgramUsage, stdout: &Path, stderr: &Path) -> Self {
         let streams = vec![
             ("standard output".to_owned(), files::read(stdout)),
             ("standard error".to_owned(), files::read(stderr)),
@@ -61,16 +61,16 @@ impl Captured {
 
 /// Why plain runs give nothing to hold others against.
 #[derive(Debug, thiserror::Error)]
-pub enum NoBaseline {
+pub enum BaselineError {
     /// One could not be made.
     #[error(transparent)]
-    Run(#[from] Stop),
+    Run(#[from] SessionStop),
     /// The output of one was not kept whole.
     #[error("{0}")]
     NotKept(String),
     /// Two plain runs end differently.
     #[error("two plain runs end differently: {0} and {1}")]
-    Endings(Ended, Ended),
+    Endings(ProgramEnd, ProgramEnd),
     /// A stream that should be compared is there after neither.
     #[error("{name} {why}")]
     Missing {
@@ -81,24 +81,24 @@ pub enum NoBaseline {
     },
 }
 
-impl NoBaseline {
+impl BaselineError {
     /// The consequence: if plain runs end differently, arms cannot be judged. A missing stream ends the
     /// session.
     ///
     /// # Errors
     /// The stop.
-    pub(crate) fn outcome(self) -> Result<Outcome, Stop> {
+    pub(crate) fn outcome(self) -> Result<SessionOutcome, SessionStop> {
         match self {
             Self::Run(stop) => Err(stop),
             Self::Endings(..) | Self::NotKept(_) => {
-                Ok(Outcome::CannotTell { why: self.to_string() })
+                Ok(SessionOutcome::CannotTell { why: self.to_string() })
             }
-            Self::Missing { .. } => Err(Stop::Output(self.to_string())),
+            Self::Missing { .. } => Err(SessionStop::Output(self.to_string())),
         }
     }
 }
 
-impl Stream {
+impl StreamHashes {
     /// Reads a stream to its end.
     ///
     /// # Errors
@@ -170,8 +170,8 @@ fn mix(x: u64) -> u64 {
 
 /// How one stream is compared with the plain runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Rule {
-    Exact(Stream),
+enum StreamRule {
+    Exact(StreamHashes),
     Masked { lines: Vec<Option<u64>> },
     AnyOrder { bag: u64, lines: usize },
     LeftOut(&'static str),
@@ -179,40 +179,40 @@ enum Rule {
 
 /// What plain runs have in common.
 #[derive(Debug, Clone)]
-pub struct Baseline {
-    ended: Ended,
-    rules: Vec<(String, Rule)>,
+pub struct OutputBaseline {
+    ended: ProgramEnd,
+    rules: Vec<(String, StreamRule)>,
     /// The only run so far.
-    only: Option<Box<Captured>>,
+    only: Option<Box<CapturedOutput>>,
 }
 
-impl Baseline {
+impl OutputBaseline {
     /// From one plain run: what differs from it may differ by itself.
     ///
     /// # Errors
-    /// [`NoBaseline`].
-    pub fn of_one(run: Captured) -> Result<Self, NoBaseline> {
+    /// [`BaselineError`].
+    pub fn of_one(run: CapturedOutput) -> Result<Self, BaselineError> {
         let rules = Self::of(&run, &run)?;
         Ok(Self { only: Some(Box::new(run)), ..rules })
     }
 
     /// The run it was made from, if there is only one.
-    pub(crate) fn only_run(&self) -> Option<&Captured> {
+    pub(crate) fn only_run(&self) -> Option<&CapturedOutput> {
         self.only.as_deref()
     }
 
     /// From two plain runs.
     ///
     /// # Errors
-    /// [`NoBaseline`].
-    pub fn of(first: &Captured, second: &Captured) -> Result<Self, NoBaseline> {
+    /// [`BaselineError`].
+    pub fn of(first: &CapturedOutput, second: &CapturedOutput) -> Result<Self, BaselineError> {
         if first.usage.ended != second.usage.ended {
-            return Err(NoBaseline::Endings(first.usage.ended, second.usage.ended));
+            return Err(BaselineError::Endings(first.usage.ended, second.usage.ended));
         }
         let pairs = first.streams.iter().zip(&second.streams);
         let rules = pairs
             .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
-            .collect::<Result<_, NoBaseline>>()?;
+            .collect::<Result<_, BaselineError>>()?;
         Ok(Self { ended: first.usage.ended, rules, only: None })
     }
 
@@ -224,7 +224,7 @@ impl Baseline {
 
     /// Holds a run with a remedy against the plain ones.
     #[must_use]
-    pub fn check(&self, arm: &str, run: &Captured) -> OutputCheck {
+    pub fn check(&self, arm: &str, run: &CapturedOutput) -> OutputCheck {
         let mut notes = Vec::new();
         if run.usage.ended != self.ended {
             notes.push(format!("{} instead of {}", run.usage.ended, self.ended));
@@ -240,62 +240,66 @@ impl Baseline {
 
 fn rule(
     name: &str,
-    a: &Result<Stream, String>,
-    b: &Result<Stream, String>,
-) -> Result<Rule, NoBaseline> {
+    a: &Result<StreamHashes, String>,
+    b: &Result<StreamHashes, String>,
+) -> Result<StreamRule, BaselineError> {
     match (a, b) {
         (Ok(x), Ok(y)) => Ok(compare(x, y)),
-        (Err(why), Err(_)) => Err(NoBaseline::Missing { name: name.to_owned(), why: why.clone() }),
-        _ => Ok(Rule::LeftOut("exists after one plain run only")),
+        (Err(why), Err(_)) => {
+            Err(BaselineError::Missing { name: name.to_owned(), why: why.clone() })
+        }
+        _ => Ok(StreamRule::LeftOut("exists after one plain run only")),
     }
 }
 
-fn compare(x: &Stream, y: &Stream) -> Rule {
+fn compare(x: &StreamHashes, y: &StreamHashes) -> StreamRule {
     if x.whole == y.whole {
-        return Rule::Exact(x.clone());
+        return StreamRule::Exact(x.clone());
     }
     let (Some(left), Some(right)) = (&x.lines, &y.lines) else {
-        return Rule::LeftOut("is too long to compare by lines and differs between plain runs");
+        return StreamRule::LeftOut(
+            "is too long to compare by lines and differs between plain runs",
+        );
     };
     if let (Some(bag), true) = (x.bag(), x.bag() == y.bag() && left.len() == right.len()) {
-        return Rule::AnyOrder { bag, lines: left.len() };
+        return StreamRule::AnyOrder { bag, lines: left.len() };
     }
     if left.len() != right.len() {
-        return Rule::LeftOut("has a different number of lines in each plain run");
+        return StreamRule::LeftOut("has a different number of lines in each plain run");
     }
     let lines = left.iter().zip(right).map(|(l, r)| (l == r).then_some(*l)).collect();
-    Rule::Masked { lines }
+    StreamRule::Masked { lines }
 }
 
-fn exception(name: &str, rule: &Rule) -> Option<String> {
+fn exception(name: &str, rule: &StreamRule) -> Option<String> {
     match rule {
-        Rule::Exact(_) => None,
-        Rule::AnyOrder { .. } => Some(format!(
+        StreamRule::Exact(_) => None,
+        StreamRule::AnyOrder { .. } => Some(format!(
             "{name}: the order of lines differs between plain runs; compared without order"
         )),
-        Rule::Masked { lines } => {
+        StreamRule::Masked { lines } => {
             let out = lines.iter().filter(|l| l.is_none()).count();
             Some(format!(
                 "{name}: {out} of {} lines differ between plain runs and are ignored",
                 lines.len()
             ))
         }
-        Rule::LeftOut(why) => Some(format!("{name} {why}; not compared")),
+        StreamRule::LeftOut(why) => Some(format!("{name} {why}; not compared")),
     }
 }
 
-fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
+fn differs(rule: &StreamRule, run: &Result<StreamHashes, String>) -> Option<String> {
     match (rule, run) {
-        (Rule::LeftOut(_), _) => None,
+        (StreamRule::LeftOut(_), _) => None,
         (_, Err(why)) => Some(format!("{why}, unlike in plain runs")),
-        (Rule::Exact(plain), Ok(stream)) => (plain.whole != stream.whole)
+        (StreamRule::Exact(plain), Ok(stream)) => (plain.whole != stream.whole)
             .then(|| format!("differs ({} bytes, plain {})", stream.bytes, plain.bytes)),
-        (Rule::AnyOrder { bag, lines }, Ok(stream)) => {
+        (StreamRule::AnyOrder { bag, lines }, Ok(stream)) => {
             let same = stream.bag() == Some(*bag)
                 && stream.lines.as_ref().is_some_and(|l| l.len() == *lines);
             (!same).then(|| "differs, even without the order of lines".to_owned())
         }
-        (Rule::Masked { lines }, Ok(stream)) => match &stream.lines {
+        (StreamRule::Masked { lines }, Ok(stream)) => match &stream.lines {
             Some(run) if run.len() == lines.len() => {
                 let bad = lines.iter().zip(run).position(|(p, r)| p.is_some_and(|p| p != *r))?;
                 Some(format!("differs in line {}", bad + 1))
@@ -307,19 +311,19 @@ fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
 
 /// How outputs are dealt with.
 #[derive(Debug)]
-pub(crate) enum Outputs {
+pub(crate) enum OutputPolicy {
     /// They may differ.
     Free,
     /// An arm that is likely to gain is compared with plain runs. These are made for the first such arm.
     Equal {
         /// What plain runs put out, once it is known.
-        base: Option<Baseline>,
+        base: Option<OutputBaseline>,
         /// Comparisons made so far; more are added.
         checks: Vec<OutputCheck>,
     },
 }
 
-impl Outputs {
+impl OutputPolicy {
     pub(crate) fn check_of(&self, arm: &str) -> Option<&OutputCheck> {
         match self {
             Self::Free => None,
@@ -338,21 +342,21 @@ impl Outputs {
         matches!(self, Self::Equal { base: None, .. })
     }
 
-    pub(crate) fn take_base(&mut self) -> Option<Baseline> {
+    pub(crate) fn take_base(&mut self) -> Option<OutputBaseline> {
         match self {
             Self::Free => None,
             Self::Equal { base, .. } => base.take(),
         }
     }
 
-    pub(crate) fn set_base(&mut self, plain: Baseline) {
+    pub(crate) fn set_base(&mut self, plain: OutputBaseline) {
         if let Self::Equal { base, .. } = self {
             *base = Some(plain);
         }
     }
 
     /// Why an arm is rejected by a comparison made before, if it is.
-    pub(crate) fn bars(&self, arm: &Arm) -> Option<String> {
+    pub(crate) fn bars(&self, arm: &ProgramArm) -> Option<String> {
         self.check_of(&arm.name).and_then(rejection)
     }
 }
@@ -368,9 +372,9 @@ mod tests {
     use super::*;
     use pagewise_model::constructed;
 
-    fn run(out: &str) -> Captured {
-        let stream = Stream::read(out.as_bytes()).unwrap();
-        Captured {
+    fn run(out: &str) -> CapturedOutput {
+        let stream = StreamHashes::read(out.as_bytes()).unwrap();
+        CapturedOutput {
             usage: constructed::usage(),
             streams: vec![("standard output".to_owned(), Ok(stream))],
             said: String::new(),
@@ -378,7 +382,7 @@ mod tests {
     }
 
     fn verdict(a: &str, b: &str, c: &str) -> OutputCheck {
-        Baseline::of(&run(a), &run(b)).unwrap().check("x", &run(c))
+        OutputBaseline::of(&run(a), &run(b)).unwrap().check("x", &run(c))
     }
 
     #[test]
@@ -404,29 +408,29 @@ mod tests {
     #[test]
     fn endings_are_compared_first() {
         let mut other = run("a");
-        other.usage.ended = Ended::Exited(1);
-        assert!(Baseline::of(&run("a"), &other).is_err());
-        let base = Baseline::of(&run("a"), &run("a")).unwrap();
+        other.usage.ended = ProgramEnd::Exited(1);
+        assert!(OutputBaseline::of(&run("a"), &other).is_err());
+        let base = OutputBaseline::of(&run("a"), &run("a")).unwrap();
         assert!(!base.check("x", &other).equal);
     }
 
     #[test]
     fn what_is_missing_is_never_equal() {
         let with_file = |file: Result<&str, &str>| {
-            let file = file.map(|text| Stream::read(text.as_bytes()).unwrap());
+            let file = file.map(|text| StreamHashes::read(text.as_bytes()).unwrap());
             let mut all = run("a");
             all.streams.push(("file `x`".to_owned(), file.map_err(str::to_owned)));
             all
         };
         let absent = with_file(Err("is not there"));
-        let missing = Baseline::of(&absent, &absent).unwrap_err();
+        let missing = OutputBaseline::of(&absent, &absent).unwrap_err();
         assert_eq!(missing.to_string(), "file `x` is not there");
         let there = with_file(Ok("data"));
-        let base = Baseline::of(&there, &there).unwrap();
+        let base = OutputBaseline::of(&there, &there).unwrap();
         assert!(base.check("x", &there).equal);
         let notes = base.check("x", &absent).notes;
         assert_eq!(notes, ["file `x` is not there, unlike in plain runs"]);
-        let once = Baseline::of(&there, &absent).unwrap();
+        let once = OutputBaseline::of(&there, &absent).unwrap();
         assert_eq!(once.exceptions(), ["file `x` exists after one plain run only; not compared"]);
     }
 }

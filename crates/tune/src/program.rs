@@ -1,28 +1,30 @@
 //! The adapter for programs that end: their traced and timed looks, the arms, the receipt.
 
-use crate::at_once::Seen;
+use crate::at_once::ObservedProgram;
 use crate::choose;
 use crate::conditions;
 use crate::experiment::{self, WorldLab};
 use crate::look;
-use crate::output::{Baseline, NoBaseline, Outputs};
-use crate::race::Programs;
-use crate::request::Request;
-use crate::session::{self, Tunable};
-use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Surroundings, Timing, Watch, World};
+use crate::output::{BaselineError, OutputBaseline, OutputPolicy};
+use crate::race::ProgramSubject;
+use crate::request::SessionRequest;
+use crate::session::{self, TunableSubject};
+use crate::stop::SessionStop;
+use crate::world::{
+    ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, SessionEvent, SessionSurroundings,
+};
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_judge::race::{Entrant, Unit};
+use pagewise_judge::race::{BlockUnit, RaceEntrant};
 use pagewise_model::diagnosis::Diagnosis;
-use pagewise_model::look::{Look, TimedFaults, Traced};
+use pagewise_model::look::{LookFindings, TimedFaults, TracedLook};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Dose, Receipt};
-use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::trial::{Quantity, Verdict, Word};
-use pagewise_model::usage::Usage;
+use pagewise_model::plan::{RemedyDose, RemedyReceipt};
+use pagewise_model::price::PagePrices;
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::trial::{ArmVerdict, ComparedQuantity, VerdictWord};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Fact, Nanos};
-use pagewise_remedy::Evidence;
+use pagewise_remedy::RemedyEvidence;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,29 +43,29 @@ const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
 const DEFAULT_RUNS: u64 = 40;
 
 /// Time for the whole session if a run takes `run`.
-fn budget(request: &Request, run: Nanos) -> Nanos {
+fn budget(request: &SessionRequest, run: Nanos) -> Nanos {
     let usual = || DEFAULT_BUDGET.max(Nanos(run.0.saturating_mul(DEFAULT_RUNS)));
     request.spec.budget_ns.unwrap_or_else(usual)
 }
 
-impl Surroundings for Programs<WorldLab<'_>> {
+impl SessionSurroundings for ProgramSubject<WorldLab<'_>> {
     fn machine(&mut self) -> Machine {
         self.lab.world.machine()
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
         self.lab.world.prices()
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell(&mut self, event: &SessionEvent<'_>) {
         self.lab.world.tell(event);
     }
 }
 
-impl Tunable for Programs<WorldLab<'_>> {
-    const UNIT: Unit = Unit::Runs;
+impl TunableSubject for ProgramSubject<WorldLab<'_>> {
+    const UNIT: BlockUnit = BlockUnit::Runs;
 
-    fn base(&self) -> &Request {
+    fn base(&self) -> &SessionRequest {
         self.lab.request
     }
 
@@ -75,15 +77,15 @@ impl Tunable for Programs<WorldLab<'_>> {
         &self.arms.control.name
     }
 
-    fn look(&mut self, run: &mut Run, since: Nanos) -> Result<(), Stop> {
+    fn look(&mut self, run: &mut SavedRun, since: Nanos) -> Result<(), SessionStop> {
         let request = self.lab.request;
         let (run_ns, limits) =
-            Looking { request, world: &mut *self.lab.world, run: &mut *run, since }.look()?;
+            SessionLook { request, world: &mut *self.lab.world, run: &mut *run, since }.look()?;
         self.learn_by_look(run, run_ns, limits);
         Ok(())
     }
 
-    fn resume(&mut self, run: &Run) -> bool {
+    fn resume(&mut self, run: &SavedRun) -> bool {
         let (Some(look), Some(_)) = (&run.look, &run.experiment) else { return false };
         self.lab.world.seen(&look.traced);
         let run_ns = look.runs.last().map_or(Nanos(0), |run| run.wall_ns);
@@ -91,14 +93,14 @@ impl Tunable for Programs<WorldLab<'_>> {
         true
     }
 
-    fn enter(&mut self, run: &mut Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
+    fn enter(&mut self, run: &mut SavedRun, _: Nanos) -> Result<Vec<RaceEntrant>, SessionStop> {
         let request = self.lab.request;
-        let doses: Vec<Vec<Dose>> = match &run.experiment {
+        let doses: Vec<Vec<RemedyDose>> = match &run.experiment {
             Some(_) => run.doses.iter().map(|(_, doses)| doses.clone()).collect(),
             None => doses(request, run).into_iter().map(|dose| vec![dose]).collect(),
         };
-        let own = request.spec.own_arms.iter().map(Arm::own);
-        let arms: Vec<Arm> =
+        let own = request.spec.own_arms.iter().map(ProgramArm::own);
+        let arms: Vec<ProgramArm> =
             doses.iter().map(|doses| choose::arm(request, doses)).chain(own).collect();
         if arms.is_empty() {
             return Ok(Vec::new());
@@ -112,7 +114,7 @@ impl Tunable for Programs<WorldLab<'_>> {
         };
         run.warnings.extend(refilled(&arms));
         let checks = std::mem::take(&mut run.output_checks);
-        Ok(self.enter_arms(arms, Outputs::Equal { base, checks }))
+        Ok(self.enter_arms(arms, OutputPolicy::Equal { base, checks }))
     }
 
     fn most_at_once(&self) -> Option<Result<u32, String>> {
@@ -126,30 +128,30 @@ impl Tunable for Programs<WorldLab<'_>> {
         if self.lab.compares_at_once() { 1 } else { 2 }
     }
 
-    fn nothing_to_try(&self, run: &Run) -> Outcome {
+    fn nothing_to_try(&self, run: &SavedRun) -> SessionOutcome {
         nothing(self.lab.request, run)
     }
 
-    fn leave(&mut self, run: &mut Run) {
+    fn leave(&mut self, run: &mut SavedRun) {
         if let Some(experiment) = &mut run.experiment {
             experiment.warnings.extend(self.lab.warnings());
         }
-        if let Outputs::Equal { checks, .. } = &mut self.lab.outputs {
+        if let OutputPolicy::Equal { checks, .. } = &mut self.lab.outputs {
             run.output_checks = std::mem::take(checks);
         }
     }
 
-    fn doses(&self) -> Vec<(String, Vec<Dose>)> {
+    fn doses(&self) -> Vec<(String, Vec<RemedyDose>)> {
         let dosed = self.arms.tried.iter().filter(|arm| !arm.doses.is_empty());
         dosed.map(|arm| (arm.name.clone(), arm.doses.clone())).collect()
     }
 
-    fn incomparable(&mut self) -> Result<Option<Outcome>, Stop> {
-        self.lab.incomparable.take().map(NoBaseline::outcome).transpose()
+    fn incomparable(&mut self) -> Result<Option<SessionOutcome>, SessionStop> {
+        self.lab.incomparable.take().map(BaselineError::outcome).transpose()
     }
 
     /// The remedies on the program, or the user's own command.
-    fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
+    fn receipt(&self, run: &SavedRun, arm: &str) -> Option<RemedyReceipt> {
         let request = self.lab.request;
         if let Some(doses) = run.doses_of(arm) {
             return Some(pagewise_remedy::receipt::write(doses, &request.start()));
@@ -161,15 +163,19 @@ impl Tunable for Programs<WorldLab<'_>> {
             command.push_str(&format!(" < {}", quoted(input.as_os_str())));
         }
         let undo = "start it with the command it had before".to_owned();
-        Some(Receipt { command, undo, ..Receipt::default() })
+        Some(RemedyReceipt { command, undo, ..RemedyReceipt::default() })
     }
 
-    fn doubts(&self, run: &Run) -> Vec<String> {
+    fn doubts(&self, run: &SavedRun) -> Vec<String> {
         let request = self.lab.request;
         beyond_ceiling(request, run).into_iter().chain(not_compared(request, run)).collect()
     }
 
-    fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
+    fn finish(
+        &mut self,
+        run: &mut SavedRun,
+        done: Result<(), SessionStop>,
+    ) -> Result<(), SessionStop> {
         if run.experiment.is_some() {
             run.files = conditions::files(self.lab.request, run);
         }
@@ -177,19 +183,22 @@ impl Tunable for Programs<WorldLab<'_>> {
     }
 }
 
-impl Programs<WorldLab<'_>> {
-    fn learn_by_look(&mut self, run: &Run, run_ns: Nanos, limits: Limits) {
-        let seen: Vec<Seen> = run.look.iter().filter_map(Seen::by).collect();
+impl ProgramSubject<WorldLab<'_>> {
+    fn learn_by_look(&mut self, run: &SavedRun, run_ns: Nanos, limits: RunLimits) {
+        let seen: Vec<ObservedProgram> = run.look.iter().filter_map(ObservedProgram::by).collect();
         self.learn(run, run_ns, limits, &seen);
     }
 
     /// Compares the outputs of two plain runs if the user named files, so that a wrong name is reported
     /// before anything is tried. Otherwise this waits for the first arm that is likely to gain.
-    fn named_outputs(&mut self, run: &mut Run) -> Result<Result<Option<Baseline>, Outcome>, Stop> {
+    fn named_outputs(
+        &mut self,
+        run: &mut SavedRun,
+    ) -> Result<Result<Option<OutputBaseline>, SessionOutcome>, SessionStop> {
         if run.experiment.is_some() || self.lab.request.spec.outputs.is_empty() {
             return Ok(Ok(None));
         }
-        self.tell(&Event::Stage("comparing outputs"));
+        self.tell(&SessionEvent::Stage("comparing outputs"));
         match self.lab.baseline(&self.arms.control) {
             Ok((base, check)) => {
                 run.output_checks.push(check);
@@ -201,7 +210,7 @@ impl Programs<WorldLab<'_>> {
 }
 
 /// The doses to try. Empty if the page costs are too small to gain anything.
-fn doses(request: &Request, run: &Run) -> Vec<Dose> {
+fn doses(request: &SessionRequest, run: &SavedRun) -> Vec<RemedyDose> {
     let is_little = ceiling(request, run) < choose::LEAST_CEILING;
     if is_little && request.spec.only.is_none() {
         return Vec::new();
@@ -210,17 +219,17 @@ fn doses(request: &Request, run: &Run) -> Vec<Dose> {
 }
 
 /// The share of its time that can be gained at most.
-fn ceiling(request: &Request, run: &Run) -> f64 {
-    let is_memory = request.spec.quantity == Quantity::Memory;
+fn ceiling(request: &SessionRequest, run: &SavedRun) -> f64 {
+    let is_memory = request.spec.quantity == ComparedQuantity::Memory;
     let diagnosis = run.diagnosis.as_ref().filter(|_| !is_memory);
     diagnosis.map_or(1.0, |diagnosis| diagnosis.ceiling_share)
 }
 
 /// Why no arm is tried.
-fn nothing(request: &Request, run: &Run) -> Outcome {
-    if request.spec.quantity == Quantity::Memory {
+fn nothing(request: &SessionRequest, run: &SavedRun) -> SessionOutcome {
+    if request.spec.quantity == ComparedQuantity::Memory {
         let why = "no remedy saves memory of this program".to_owned();
-        return Outcome::NothingToGain { why };
+        return SessionOutcome::NothingToGain { why };
     }
     let ceiling = ceiling(request, run);
     let bounded = run.diagnosis.as_ref().map_or("page costs and wake-ups", Diagnosis::bounded);
@@ -231,14 +240,14 @@ fn nothing(request: &Request, run: &Run) -> Outcome {
     };
     let unseen = run.diagnosis.as_ref().map_or(&[][..], |diagnosis| &diagnosis.not_in_ceiling);
     if unseen.is_empty() {
-        return Outcome::NothingToGain { why };
+        return SessionOutcome::NothingToGain { why };
     }
     let costs = unseen.join(" and ");
-    Outcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
+    SessionOutcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
 }
 
 /// The note on files whose page cache is changed between runs. `None` if there are none.
-fn refilled(arms: &[Arm]) -> Option<String> {
+fn refilled(arms: &[ProgramArm]) -> Option<String> {
     let all = arms.iter().flat_map(|arm| &arm.settings.huge_files);
     let paths: BTreeSet<&str> = all.map(|file| file.path.as_str()).collect();
     let paths: Vec<&str> = paths.into_iter().collect();
@@ -249,7 +258,7 @@ fn refilled(arms: &[Arm]) -> Option<String> {
 
 /// The note on files that the program wrote and the user did not name: an arm may have written different
 /// content there.
-fn not_compared(request: &Request, run: &Run) -> Option<String> {
+fn not_compared(request: &SessionRequest, run: &SavedRun) -> Option<String> {
     const SHOWN: usize = 3;
     let traced = run.look.as_ref()?.traced.known()?;
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -270,13 +279,13 @@ fn not_compared(request: &Request, run: &Run) -> Option<String> {
 }
 
 /// The first of the remedies' arms that saves more than the ceiling said, beyond doubt.
-fn beyond_ceiling(request: &Request, run: &Run) -> Option<String> {
-    if request.spec.quantity == Quantity::Memory {
+fn beyond_ceiling(request: &SessionRequest, run: &SavedRun) -> Option<String> {
+    if request.spec.quantity == ComparedQuantity::Memory {
         return None;
     }
     let ceiling = run.diagnosis.as_ref()?.ceiling_share;
-    let kept = experiment::ranked(run.experiment.as_ref()?, Word::Keep);
-    let is_remedy = |verdict: &&&Verdict| run.doses_of(&verdict.arm).is_some();
+    let kept = experiment::ranked(run.experiment.as_ref()?, VerdictWord::Keep);
+    let is_remedy = |verdict: &&&ArmVerdict| run.doses_of(&verdict.arm).is_some();
     kept.iter().filter(is_remedy).find_map(|verdict| {
         let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
         (least > ceiling).then(|| {
@@ -291,17 +300,17 @@ fn beyond_ceiling(request: &Request, run: &Run) -> Option<String> {
 }
 
 /// The look of a session in progress.
-struct Looking<'a> {
-    request: &'a Request,
-    world: &'a mut dyn World,
-    run: &'a mut Run,
+struct SessionLook<'a> {
+    request: &'a SessionRequest,
+    world: &'a mut dyn ProgramWorld,
+    run: &'a mut SavedRun,
     since: Nanos,
 }
 
-impl Looking<'_> {
+impl SessionLook<'_> {
     /// What the program does, its cost, and the remedies that fit. Returns the time from one plain run to the
     /// next, and the limits of a run.
-    fn look(&mut self) -> Result<(Nanos, Limits), Stop> {
+    fn look(&mut self) -> Result<(Nanos, RunLimits), SessionStop> {
         session::check(&*self.world)?;
         let traced = self.trace()?;
         session::check(&*self.world)?;
@@ -314,15 +323,15 @@ impl Looking<'_> {
         Ok(known)
     }
 
-    fn trace(&mut self) -> Result<Fact<Traced>, Stop> {
-        self.world.tell(&Event::Stage("tracing one run"));
-        let (traced, said) = self.world.traced(&Arm::plain(self.request))?;
+    fn trace(&mut self) -> Result<Fact<TracedLook>, SessionStop> {
+        self.world.tell(&SessionEvent::Stage("tracing one run"));
+        let (traced, said) = self.world.traced(&ProgramArm::plain(self.request))?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         Ok(traced)
     }
 
-    fn price(&mut self) -> Result<(), Stop> {
-        self.world.tell(&Event::Stage("measuring this machine's unit prices"));
+    fn price(&mut self) -> Result<(), SessionStop> {
+        self.world.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
         self.run.machine = Some(self.world.machine());
         self.run.prices = Some(self.world.prices()?);
         Ok(())
@@ -334,9 +343,9 @@ impl Looking<'_> {
         budget(self.request, cost).0.saturating_sub(spent)
     }
 
-    fn time(&mut self, traced: Fact<Traced>) -> Result<(Nanos, Limits), Stop> {
-        self.world.tell(&Event::Stage("timing the plain program"));
-        let plain = Arm::plain(self.request);
+    fn time(&mut self, traced: Fact<TracedLook>) -> Result<(Nanos, RunLimits), SessionStop> {
+        self.world.tell(&SessionEvent::Stage("timing the plain program"));
+        let plain = ProgramArm::plain(self.request);
         let limits = look::first_limits(&traced);
         let (request, since) = (self.request, self.since);
         let enough = |cost: Nanos, now: Nanos| {
@@ -346,8 +355,8 @@ impl Looking<'_> {
         let timed = look::time(self.world, &plain, request.spec.ignore_failure, limits, enough);
         let timed = timed.map_err(|stop| match (stop, &traced) {
             // The traced run did not fail, so its leftovers may be the cause.
-            (Stop::Failed { arm, ended, said, .. }, Fact::Known(seen)) => {
-                Stop::Failed { arm, ended, said, remove: look::removing(request, seen) }
+            (SessionStop::Failed { arm, ended, said, .. }, Fact::Known(seen)) => {
+                SessionStop::Failed { arm, ended, said, remove: look::removing(request, seen) }
             }
             (stop, _) => stop,
         })?;
@@ -358,31 +367,31 @@ impl Looking<'_> {
             ));
         }
         let fresh = look::conditioned(&timed.runs);
-        let timing = Timing { fresh, watch: Watch::Nothing, limits, ..Timing::default() };
+        let timing = RunTiming { fresh, watch: RunWatch::Nothing, limits, ..RunTiming::default() };
         let faults = if enough(timed.cost_ns, self.world.now()) {
             self.record(&timed.runs, &timing)?
         } else {
             Fact::missing("the budget has no room for a separate run")
         };
-        let look::Plain { runs, samples, user, walks, cost_ns, leftovers } = timed;
-        let look = Look { runs, traced, samples, user, walks, faults };
+        let look::PlainRuns { runs, samples, user, walks, cost_ns, leftovers } = timed;
+        let look = LookFindings { runs, traced, samples, user, walks, faults };
         let limits = look::limits(&look);
         self.run.look = Some(look);
-        if request.spec.quantity == Quantity::Memory && leftovers == 0 {
+        if request.spec.quantity == ComparedQuantity::Memory && leftovers == 0 {
             self.account(cost_ns, limits)?;
         }
         Ok((cost_ns, limits))
     }
 
     /// Makes one more plain run with a memory account, if the budget has time for it.
-    fn account(&mut self, cost: Nanos, limits: Limits) -> Result<(), Stop> {
+    fn account(&mut self, cost: Nanos, limits: RunLimits) -> Result<(), SessionStop> {
         let left = self.left(cost);
         if cost.0.saturating_mul(ACCOUNT_RUNS) > left {
             return Ok(());
         }
-        self.world.tell(&Event::Stage("measuring its memory"));
-        let limits = Limits { time: Some(Nanos(left / ACCOUNT_PART)), ..limits };
-        match self.world.accounted(&Arm::plain(self.request), &limits)? {
+        self.world.tell(&SessionEvent::Stage("measuring its memory"));
+        let limits = RunLimits { time: Some(Nanos(left / ACCOUNT_PART)), ..limits };
+        match self.world.accounted(&ProgramArm::plain(self.request), &limits)? {
             Fact::Known(account) => self.run.memory = Some(account),
             Fact::Missing(why) => {
                 self.run.warnings.push(format!("no account of its memory: {why}"));
@@ -392,13 +401,17 @@ impl Looking<'_> {
     }
 
     /// Makes one more plain run with each fault timed, if its faults cost enough.
-    fn record(&mut self, runs: &[Usage], timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+    fn record(
+        &mut self,
+        runs: &[ProgramUsage],
+        timing: &RunTiming,
+    ) -> Result<Fact<TimedFaults>, SessionStop> {
         let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
         if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
             return Ok(Fact::missing("its faults cost too little for a separate run"));
         }
-        self.world.tell(&Event::Stage("recording page faults"));
-        self.world.recorded(&Arm::plain(self.request), timing)
+        self.world.tell(&SessionEvent::Stage("recording page faults"));
+        self.world.recorded(&ProgramArm::plain(self.request), timing)
     }
 
     /// Costs, ceiling, and the remedies that fit.
@@ -407,7 +420,7 @@ impl Looking<'_> {
         if let (Some(look), Some(prices), Some(machine)) = (&run.look, &run.prices, &run.machine) {
             let diagnosis = diagnose(look, prices, machine);
             let memory = run.memory.as_ref();
-            let evidence = Evidence {
+            let evidence = RemedyEvidence {
                 look,
                 diagnosis: &diagnosis,
                 machine,
@@ -427,15 +440,18 @@ impl Looking<'_> {
 mod tests {
     use super::*;
     use crate::request::asked;
-    use pagewise_model::spec::Spec;
+    use pagewise_model::spec::SessionSpec;
 
     #[test]
     fn budgets_are_sixty_seconds_or_forty_runs() {
-        let request = asked(Spec::new(vec!["prog".into()], PathBuf::new(), 1));
+        let request = asked(SessionSpec::new(vec!["prog".into()], PathBuf::new(), 1));
         assert_eq!(budget(&request, Nanos::millis(200)), Nanos::secs(60));
         assert_eq!(budget(&request, Nanos::secs(2)), Nanos::secs(80));
         assert_eq!(budget(&request, Nanos(u64::MAX)), Nanos(u64::MAX));
-        let own = Spec { budget_ns: Some(Nanos::secs(5)), ..request.spec.clone() };
-        assert_eq!(budget(&Request { spec: own, ..request }, Nanos::secs(2)), Nanos::secs(5));
+        let own = SessionSpec { budget_ns: Some(Nanos::secs(5)), ..request.spec.clone() };
+        assert_eq!(
+            budget(&SessionRequest { spec: own, ..request }, Nanos::secs(2)),
+            Nanos::secs(5)
+        );
     }
 }

@@ -2,10 +2,10 @@
 
 use pagewise_kernel::clock;
 use pagewise_model::name::is_in_line;
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::spec::{Input, Spec};
-use pagewise_remedy::receipt::{Here, Start};
-use pagewise_remedy::reservation::Permit;
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::spec::{SessionSpec, StdinSource};
+use pagewise_remedy::receipt::{ReceiptConditions, TestedStart};
+use pagewise_remedy::reservation::PoolPermit;
 use std::ffi::OsString;
 
 /// Name of the unchanged program, in reports and among the arms.
@@ -13,14 +13,14 @@ pub const PLAIN: &str = "plain";
 
 /// One session: the user's request, and the facts about this place and time that it depends on.
 #[derive(Debug, Clone)]
-pub struct Request {
-    pub spec: Spec,
+pub struct SessionRequest {
+    pub spec: SessionSpec,
     /// That settings of the machine may be changed while the session lasts.
-    pub system: Option<Permit>,
+    pub system: Option<PoolPermit>,
     /// Quotes a word for a shell, in the receipt.
     pub quote: fn(&[u8]) -> String,
     /// What the receipt's lines depend on besides the command.
-    pub here: Here,
+    pub here: ReceiptConditions,
     /// Identifier of the run.
     pub id: String,
 }
@@ -38,10 +38,10 @@ pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> 
     twice.then(|| format!("two arms have the name `{name}`"))
 }
 
-impl Request {
+impl SessionRequest {
     /// A run of `command` without results, which starts now.
     #[must_use]
-    pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> Run {
+    pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> SavedRun {
         let mut run = run_of(kind, self.id.clone(), clock::unix_now().0, command);
         run.input = self.spec.input.path().map(|file| file.to_string_lossy().into_owned());
         run.spec = Some(self.spec.clone());
@@ -50,10 +50,10 @@ impl Request {
 
     /// How the program is started, for the receipt.
     #[must_use]
-    pub fn start(&self) -> Start<'_> {
+    pub fn start(&self) -> TestedStart<'_> {
         let (command, here) = (&self.spec.command[..], &self.here);
         let system = self.system.is_some();
-        Start { command, input: self.spec.input.path(), here, system, quote: self.quote }
+        TestedStart { command, input: self.spec.input.path(), here, system, quote: self.quote }
     }
 
     /// Why the user's own arms cannot be run, or have names that clash with each other or with other arms.
@@ -82,7 +82,7 @@ impl Request {
     #[must_use]
     pub const fn read_once(&self) -> Option<&'static str> {
         match self.spec.input {
-            Input::Ended(once) => Some(once.what()),
+            StdinSource::Ended(once) => Some(once.what()),
             _ => None,
         }
     }
@@ -96,9 +96,9 @@ impl Request {
 
 /// A run without results. If its command cannot be represented exactly as text, the run gets a warning.
 #[must_use]
-pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsString]) -> Run {
+pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsString]) -> SavedRun {
     let text = command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let mut run = Run::new(kind, id, started_unix_ns, text);
+    let mut run = SavedRun::new(kind, id, started_unix_ns, text);
     if command.iter().any(|w| w.to_str().is_none()) {
         run.warnings.push(
             "the command is not UTF-8: do not copy it from here (the lines of a receipt are exact)"
@@ -110,12 +110,12 @@ pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsStri
 
 /// The request of this spec, for tests.
 #[cfg(test)]
-pub(crate) fn asked(spec: Spec) -> Request {
-    Request {
+pub(crate) fn asked(spec: SessionSpec) -> SessionRequest {
+    SessionRequest {
         spec,
         system: None,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
-        here: Here::default(),
+        here: ReceiptConditions::default(),
         id: String::new(),
     }
 }

@@ -28,12 +28,12 @@ const ATTEMPTS: usize = 10;
 
 /// The directory; dropping it removes it.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchDir {
     path: PathBuf,
     _lock: File,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Creates it below `parent` (usually the directory for temporary files), readable only by this user, and
     /// removes the leftovers of killed sessions there.
     ///
@@ -84,7 +84,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _gone = remove_tree(&self.path);
     }
@@ -185,7 +185,7 @@ mod tests {
         fs::write(stale.join(LOCK), "").unwrap();
         fs::write(stale.join("out"), "x").unwrap();
         fs::write(foreign.join("mine"), "x").unwrap();
-        let scratch = Scratch::create(&parent).unwrap();
+        let scratch = ScratchDir::create(&parent).unwrap();
         fs::write(scratch.file("out"), "x").unwrap();
         let path = scratch.path().to_owned();
         assert!(path.exists() && !stale.exists() && !begun.exists());
@@ -215,17 +215,17 @@ mod tests {
     #[test]
     fn a_living_owners_directory_stays_whatever_its_name_says() {
         let parent = parent("owned");
-        let scratch = Scratch::create(&parent).unwrap();
+        let scratch = ScratchDir::create(&parent).unwrap();
         // How a session in another pid namespace appears here: no process has that id.
         let elsewhere = parent.join(format!("{PREFIX}999999999-1"));
         fs::rename(scratch.path(), &elsewhere).unwrap();
-        let next = Scratch::create(&parent).unwrap();
+        let next = ScratchDir::create(&parent).unwrap();
         assert!(elsewhere.exists(), "its owner lives");
         drop(scratch);
         drop(next);
         // A child that a parallel test has just forked holds the lock until it executes.
         let is_gone = (0..500).any(|_| {
-            let _last = Scratch::create(&parent).unwrap();
+            let _last = ScratchDir::create(&parent).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(10));
             !elsewhere.exists()
         });

@@ -2,7 +2,7 @@
 
 use crate::race::RunFailure;
 use pagewise_model::look::{SideEffect, sentence};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ const OF_THE_ARM: [&str; 5] = [
 
 /// Why a session ends early. Each becomes one line, a next step and an exit code.
 #[derive(Debug, thiserror::Error)]
-pub enum Stop {
+pub enum SessionStop {
     /// The program could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -54,7 +54,7 @@ pub enum Stop {
         /// The arm. `None` for the unchanged program.
         arm: Option<String>,
         /// How it ended.
-        ended: Ended,
+        ended: ProgramEnd,
         /// Last line of its standard error.
         said: String,
         /// The shell command, as one word, that removes the files that a run of it leaves.
@@ -66,7 +66,7 @@ pub enum Stop {
         /// Which of the two.
         which: &'static str,
         /// How it ended.
-        ended: Ended,
+        ended: ProgramEnd,
     },
     /// It took longer than it may.
     #[error("the program took more than {0} and was stopped")]
@@ -120,7 +120,7 @@ fn quoted(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" (its last line: {said})") }
 }
 
-impl Stop {
+impl SessionStop {
     /// The next step, if there is one.
     #[must_use]
     pub fn help(&self) -> Option<Cow<'static, str>> {
@@ -173,14 +173,18 @@ mod tests {
     #[test]
     fn an_arm_is_blamed_for_its_own_failures_alone() {
         let call = |call: &str| {
-            Stop::Launch(LaunchError::Call { call: call.into(), subject: "x".into(), errno: 11 })
+            SessionStop::Launch(LaunchError::Call {
+                call: call.into(),
+                subject: "x".into(),
+                errno: 11,
+            })
         };
         let of_the_arm = [
-            Stop::Launch(LaunchError::NotFound { program: "x".into() }),
-            Stop::TooLong(Nanos::secs(10)),
-            Stop::TooLarge(Bytes::mib(1)),
-            Stop::NotHuge("x".into()),
-            Stop::MachineNotSet("x".into()),
+            SessionStop::Launch(LaunchError::NotFound { program: "x".into() }),
+            SessionStop::TooLong(Nanos::secs(10)),
+            SessionStop::TooLarge(Bytes::mib(1)),
+            SessionStop::NotHuge("x".into()),
+            SessionStop::MachineNotSet("x".into()),
             call("sched_setaffinity"),
         ];
         for stop in of_the_arm {
@@ -189,13 +193,13 @@ mod tests {
         let ours = [
             call("fork"),
             call("open"),
-            Stop::Around { which: "--prepare", ended: Ended::Exited(1) },
-            Stop::Broken("the supervisor is gone".into()),
-            Stop::Elsewhere { why: "another program listens".into(), help: "" },
+            SessionStop::Around { which: "--prepare", ended: ProgramEnd::Exited(1) },
+            SessionStop::Broken("the supervisor is gone".into()),
+            SessionStop::Elsewhere { why: "another program listens".into(), help: "" },
         ];
         for stop in ours {
             assert!(matches!(stop.into_failure(), RunFailure::Broken(_)));
         }
-        assert_eq!(Stop::Interrupted.into_failure(), RunFailure::Interrupted);
+        assert_eq!(SessionStop::Interrupted.into_failure(), RunFailure::Interrupted);
     }
 }

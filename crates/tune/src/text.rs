@@ -13,19 +13,19 @@ use crate::ab;
 use crate::choose;
 use crate::experiment::WorldLab;
 use crate::look;
-use crate::output::Outputs;
-use crate::race::{Goal, Programs};
-use crate::request::Request;
+use crate::output::OutputPolicy;
+use crate::race::{ProgramSubject, RaceGoal};
+use crate::request::SessionRequest;
 use crate::session;
-use crate::stop::Stop;
-use crate::world::{Arm, Event, Timing, Watch, World};
-use pagewise_judge::text::Sizes;
+use crate::stop::SessionStop;
+use crate::world::{ProgramArm, ProgramWorld, RunTiming, RunWatch, SessionEvent};
+use pagewise_judge::text::PageSizePair;
 use pagewise_model::Fact;
-use pagewise_model::body::Body;
-use pagewise_model::look::{Look, Traced};
+use pagewise_model::body::RunBody;
+use pagewise_model::look::{LookFindings, TracedLook};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Dose, FileKind, HugeFile, Settings};
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::plan::{ArmSettings, FileKind, HugeFile, RemedyDose};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
@@ -35,9 +35,9 @@ const REMEDY: &str = "text-huge";
 
 /// A program whose code is tried on huge pages.
 #[derive(Debug)]
-pub struct Subject<'a> {
+pub struct TextTrialSubject<'a> {
     /// Conditions and command.
-    pub request: &'a Request,
+    pub request: &'a SessionRequest,
     /// Pairs to run.
     pub pairs: u32,
     /// The files. If empty, those of the traced look.
@@ -45,34 +45,34 @@ pub struct Subject<'a> {
 }
 
 /// The program in both arms.
-struct Arms {
-    off: Arm,
-    on: Arm,
-    dose: Dose,
+struct TextArms {
+    off: ProgramArm,
+    on: ProgramArm,
+    dose: RemedyDose,
     files: Vec<HugeFile>,
     left: Vec<LeftFile>,
 }
 
-impl Subject<'_> {
+impl TextTrialSubject<'_> {
     /// Runs the experiment. The run contains everything found so far, even after an early stop.
-    pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
+    pub fn run(&self, world: &mut dyn ProgramWorld) -> (SavedRun, Option<SessionStop>) {
         let run = self.request.empty_run(RunKind::Bench, &self.request.spec.command);
         ab::filled(run, world, |run, world| self.fill(run, world))
     }
 
-    fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
+    fn fill(&self, run: &mut SavedRun, world: &mut dyn ProgramWorld) -> Result<(), SessionStop> {
         let machine = world.machine();
         run.machine = Some(machine.clone());
-        world.tell(&Event::Stage("measuring this machine's unit prices"));
+        world.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
         run.prices = Some(world.prices()?);
-        world.tell(&Event::Stage("tracing one run"));
-        let (traced, said) = world.traced(&Arm::plain(self.request))?;
+        world.tell(&SessionEvent::Stage("tracing one run"));
+        let (traced, said) = world.traced(&ProgramArm::plain(self.request))?;
         let notes = look::rerun(self.request, &traced, said)?;
         run.warnings.extend(notes);
         let arms = match self.arms(&traced, &machine) {
             Ok(arms) => arms,
             Err(why) => {
-                run.outcome = Some(Outcome::NothingToGain { why });
+                run.outcome = Some(SessionOutcome::NothingToGain { why });
                 return Ok(());
             }
         };
@@ -80,46 +80,50 @@ impl Subject<'_> {
     }
 
     /// The arms, or why there is none with code on huge pages.
-    fn arms(&self, traced: &Fact<Traced>, machine: &Machine) -> Result<Arms, String> {
+    fn arms(&self, traced: &Fact<TracedLook>, machine: &Machine) -> Result<TextArms, String> {
         let (files, left) = if self.files.is_empty() {
             found(traced, machine)?
         } else {
             (self.files.clone(), Vec::new())
         };
-        let settings = Settings { huge_files: files.clone(), ..Settings::default() };
+        let settings = ArmSettings { huge_files: files.clone(), ..ArmSettings::default() };
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         let parameter = paths.join(&HugeFile::SEPARATOR.to_string());
-        let dose = Dose { remedy: REMEDY.to_owned(), parameter, settings };
+        let dose = RemedyDose { remedy: REMEDY.to_owned(), parameter, settings };
         let on = choose::arm(self.request, std::slice::from_ref(&dose));
-        let on = Arm { name: ON.to_owned(), ..on };
-        let off = Arm { natural_files: paths, ..Arm::unchanged(OFF, &self.request.spec.command) };
-        Ok(Arms { off, on, dose, files, left })
+        let on = ProgramArm { name: ON.to_owned(), ..on };
+        let off = ProgramArm {
+            natural_files: paths,
+            ..ProgramArm::unchanged(OFF, &self.request.spec.command)
+        };
+        Ok(TextArms { off, on, dose, files, left })
     }
 
     fn compare(
         &self,
-        run: &mut Run,
-        traced: Fact<Traced>,
-        arms: &Arms,
-        world: &mut dyn World,
-    ) -> Result<(), Stop> {
-        world.tell(&Event::Stage("timing the plain program"));
+        run: &mut SavedRun,
+        traced: Fact<TracedLook>,
+        arms: &TextArms,
+        world: &mut dyn ProgramWorld,
+    ) -> Result<(), SessionStop> {
+        world.tell(&SessionEvent::Stage("timing the plain program"));
         let limits = look::first_limits(&traced);
         let timed =
             look::time(world, &arms.off, self.request.spec.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let fresh = look::conditioned(&timed.runs);
-        let timing = Timing { fresh, watch: Watch::Kernel, limits, ..Timing::default() };
+        let timing = RunTiming { fresh, watch: RunWatch::Kernel, limits, ..RunTiming::default() };
         let faults = Fact::missing("not part of a trial of code on huge pages");
-        let look::Plain { runs, samples, user, walks: off_walks, cost_ns, .. } = timed;
-        let look = Look { runs, traced, samples, user, walks: off_walks.clone(), faults };
+        let look::PlainRuns { runs, samples, user, walks: off_walks, cost_ns, .. } = timed;
+        let look = LookFindings { runs, traced, samples, user, walks: off_walks.clone(), faults };
         let limits = look::limits(&look);
         let since = world.now();
         run.look = Some(look);
-        let mut programs = Programs::new(WorldLab::new(self.request, world), arms.off.clone());
+        let mut programs =
+            ProgramSubject::new(WorldLab::new(self.request, world), arms.off.clone());
         programs.learn(run, cost_ns, limits, &[]);
         let lab = &mut programs.lab;
-        lab.world.tell(&Event::Stage("comparing outputs"));
+        lab.world.tell(&SessionEvent::Stage("comparing outputs"));
         let (base, _) = match lab.baseline(&arms.off) {
             Ok(base) => base,
             Err(why) => {
@@ -137,11 +141,11 @@ impl Subject<'_> {
         };
         let files = in_arms(&arms.files, &off_text, &on_text);
         let (pairs, left) = (self.pairs, arms.left.clone());
-        run.body = Some(Body::TextTrial(TextTrial { pairs, files, left, off_walks, on_walks }));
-        let outputs = Outputs::Equal { base: Some(base), checks: vec![check] };
+        run.body = Some(RunBody::TextTrial(TextTrial { pairs, files, left, off_walks, on_walks }));
+        let outputs = OutputPolicy::Equal { base: Some(base), checks: vec![check] };
         let entrants = programs.enter_arms(vec![arms.on.clone()], outputs);
-        session::race(&mut programs, run, since, Goal::Pairs(self.pairs), entrants)?;
-        if matches!(run.outcome, Some(Outcome::Proven { .. })) {
+        session::race(&mut programs, run, since, RaceGoal::Pairs(self.pairs), entrants)?;
+        if matches!(run.outcome, Some(SessionOutcome::Proven { .. })) {
             let doses = std::slice::from_ref(&arms.dose);
             run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
         }
@@ -164,7 +168,7 @@ fn in_arms(files: &[HugeFile], off: &[TextNow], on: &[TextNow]) -> Vec<FileInArm
 
 /// Files of the traced program's code, and why the others stay unchanged.
 fn found(
-    traced: &Fact<Traced>,
+    traced: &Fact<TracedLook>,
     machine: &Machine,
 ) -> Result<(Vec<HugeFile>, Vec<LeftFile>), String> {
     let traced = match traced {
@@ -174,7 +178,7 @@ fn found(
         }
     };
     let huge = machine.huge_page_bytes.known().ok_or("this machine has no huge pages")?;
-    let sizes = Sizes { base: machine.base_page_bytes, huge: *huge };
+    let sizes = PageSizePair { base: machine.base_page_bytes, huge: *huge };
     let (paths, left) = code_files(&traced.files, sizes);
     let left: Vec<LeftFile> = left.into_iter().map(|(path, why)| LeftFile { path, why }).collect();
     if paths.is_empty() {

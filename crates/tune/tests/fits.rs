@@ -5,36 +5,46 @@
 mod support;
 
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_model::cache::{Slot, SlotMap};
+use pagewise_model::cache::{CacheSlot, SlotMap};
 use pagewise_model::constructed;
 use pagewise_model::look::{
-    Allocator, Look, PipeCall, PipeSeen, ProcessSeen, Traced, UsedFile, WalkCounts,
+    Allocator, LookFindings, PipeCall, PipeSeen, TracedLook, TracedProcess, UsedFile, WalkCounts,
 };
-use pagewise_model::plan::{Candidate, FileKind};
+use pagewise_model::plan::{FileKind, RemedyCandidate};
 use pagewise_model::pool::HugePool;
-use pagewise_model::text::{Layout, Placement, Segment};
-use pagewise_model::trial::Quantity;
+use pagewise_model::text::{ElfLayout, ImagePlacement, LoadSegment};
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_remedy::Evidence;
+use pagewise_remedy::RemedyEvidence;
 use pagewise_tune::choose;
-use pagewise_tune::world::{Arm, Surroundings as _, Timing, World};
+use pagewise_tune::world::{ProgramArm, ProgramWorld, RunTiming, SessionSurroundings as _};
 use support::{Fake, request, spec};
 
 /// The candidates for the program of numbers, changed by `change`.
-fn candidates(change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+fn candidates(change: impl Fn(&mut TracedLook, &mut LookFindings)) -> Vec<RemedyCandidate> {
     on_machine("madvise", change)
 }
 
-fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+fn on_machine(
+    thp: &str,
+    change: impl Fn(&mut TracedLook, &mut LookFindings),
+) -> Vec<RemedyCandidate> {
     in_world(Fake::default(), thp, change)
 }
 
 /// The candidates with this pool of huge pages.
-fn with_pool(pool: HugePool, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+fn with_pool(
+    pool: HugePool,
+    change: impl Fn(&mut TracedLook, &mut LookFindings),
+) -> Vec<RemedyCandidate> {
     in_world(Fake { pool, ..Fake::default() }, "madvise", change)
 }
 
-fn in_world(world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+fn in_world(
+    world: Fake,
+    thp: &str,
+    change: impl Fn(&mut TracedLook, &mut LookFindings),
+) -> Vec<RemedyCandidate> {
     judged(world, thp, false, change)
 }
 
@@ -43,17 +53,18 @@ fn judged(
     mut world: Fake,
     thp: &str,
     has_log: bool,
-    change: impl Fn(&mut Traced, &mut Look),
-) -> Vec<Candidate> {
-    let plain = Arm::plain(&request(spec()));
+    change: impl Fn(&mut TracedLook, &mut LookFindings),
+) -> Vec<RemedyCandidate> {
+    let plain = ProgramArm::plain(&request(spec()));
     let runs =
-        (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().done.usage).collect();
+        (0..2).map(|_| world.timed(&plain, &RunTiming::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
-    let (Fact::Known(mut traced), _) = world.traced(&Arm::unchanged("plain", &[])).unwrap() else {
+    let (Fact::Known(mut traced), _) = world.traced(&ProgramArm::unchanged("plain", &[])).unwrap()
+    else {
         panic!("no look")
     };
     let missing = || "not here".to_owned();
-    let mut look = Look {
+    let mut look = LookFindings {
         runs,
         traced: Fact::Missing(missing()),
         samples: Fact::Missing(missing()),
@@ -70,21 +81,21 @@ fn judged(
     let (look, diagnosis) = (&look, &diagnosis);
     let (machine, prices, pool) = (&machine, &prices, &pool);
     let memory = None;
-    let evidence = Evidence { look, diagnosis, machine, prices, pool, memory, has_log };
-    choose::candidates(&evidence, Quantity::Time)
+    let evidence = RemedyEvidence { look, diagnosis, machine, prices, pool, memory, has_log };
+    choose::candidates(&evidence, ComparedQuantity::Time)
 }
 
-fn specs(candidates: &[Candidate], remedy: &str) -> Vec<String> {
+fn specs(candidates: &[RemedyCandidate], remedy: &str) -> Vec<String> {
     let one = candidates.iter().find(|c| c.remedy == remedy).expect("every remedy is asked");
     assert_eq!(one.fits(), one.ceiling_share > 0.0 && !one.doses.is_empty(), "{one:?}");
-    one.doses.iter().map(pagewise_model::plan::Dose::spec).collect()
+    one.doses.iter().map(pagewise_model::plan::RemedyDose::spec).collect()
 }
 
-fn why(candidates: &[Candidate], remedy: &str) -> String {
+fn why(candidates: &[RemedyCandidate], remedy: &str) -> String {
     candidates.iter().find(|c| c.remedy == remedy).expect("every remedy is asked").why.clone()
 }
 
-fn busy_pipe(traced: &mut Traced, look: &mut Look) {
+fn busy_pipe(traced: &mut TracedLook, look: &mut LookFindings) {
     traced.most_processes = 2;
     traced.pipes = vec![PipeSeen {
         inode: 7,
@@ -148,7 +159,7 @@ fn a_java_heap_gets_the_option_where_the_output_stays_the_same() {
 
 #[test]
 fn a_heap_goes_to_the_pool_where_that_holds_it() {
-    let as_it_is = |_: &mut Traced, _: &mut Look| {};
+    let as_it_is = |_: &mut TracedLook, _: &mut LookFindings| {};
     // 100,000 pages of 4 KiB are 196 of 2 MiB. One more holds the remainder, and an eighth is spare.
     assert_eq!(specs(&with_pool(constructed::pool(222), as_it_is), "pool"), ["pool=444M"]);
     let small = with_pool(constructed::pool(221), as_it_is);
@@ -158,7 +169,7 @@ fn a_heap_goes_to_the_pool_where_that_holds_it() {
     assert_eq!(specs(&with_pool(addable, as_it_is), "pool"), ["pool=444M"]);
     let forked = with_pool(constructed::pool(222), |t, _| {
         let copy = t.processes[0].clone();
-        t.processes.push(ProcessSeen { pid: 11, ..copy });
+        t.processes.push(TracedProcess { pid: 11, ..copy });
     });
     assert!(specs(&forked, "pool").is_empty(), "each copy may write all of its heap");
     for unfit in [Allocator::Go, Allocator::Jemalloc, Allocator::Unknown] {
@@ -235,10 +246,10 @@ fn pipes_whose_size_the_program_counts_on_keep_it() {
 }
 
 /// A pipeline from the program of numbers to a tool, started as `word` from the file `exe`.
-fn piped_into(word: &str, exe: &str, moved: Option<Bytes>) -> Vec<Candidate> {
+fn piped_into(word: &str, exe: &str, moved: Option<Bytes>) -> Vec<RemedyCandidate> {
     candidates(|t, l| {
         busy_pipe(t, l);
-        let tool = ProcessSeen {
+        let tool = TracedProcess {
             pid: 11,
             exe: exe.to_owned(),
             args: vec![word.to_owned(), "-".to_owned()],
@@ -288,7 +299,7 @@ fn tools_can_save_their_own_copies_and_the_wakeups_at_their_pipes() {
     let ceiling = |moved, pid| {
         let all = candidates(|t, l| {
             busy_pipe(t, l);
-            let tool = ProcessSeen {
+            let tool = TracedProcess {
                 pid,
                 exe: "/bin/tee".to_owned(),
                 args: vec!["tee".to_owned()],
@@ -323,9 +334,9 @@ fn a_remedy_that_cannot_pay_is_refused_with_its_ceiling() {
 
 /// A file of three slots, with the cache state `letter`. It has text at address and offset 0 unless `code` is
 /// `None`.
-fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
+fn used(path: &str, letter: CacheSlot, code: Option<ImagePlacement>) -> UsedFile {
     const SLOT: u64 = 2 << 20;
-    let segment = Segment {
+    let segment = LoadSegment {
         offset_bytes: Bytes(0),
         address: 0,
         file_bytes: Bytes(3 * SLOT),
@@ -338,7 +349,7 @@ fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
         kind: if code.is_some() { FileKind::Code } else { FileKind::Input },
         size_bytes: Bytes(3 * SLOT),
         slots: SlotMap(vec![letter; 3]),
-        layout: code.map(|placement| Layout { placement, segments: vec![segment] }),
+        layout: code.map(|placement| ElfLayout { placement, segments: vec![segment] }),
         is_placed_aligned: true,
         obstacle: None,
     }
@@ -346,7 +357,7 @@ fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
 
 /// The candidates of a program that maps and reads these files. Faults on files, and copies of them, cost
 /// something.
-fn with_files(files: &[UsedFile]) -> Vec<Candidate> {
+fn with_files(files: &[UsedFile]) -> Vec<RemedyCandidate> {
     candidates(|traced, look| {
         traced.files = files.to_vec();
         traced.processes[0].anon_bytes = Bytes(0);
@@ -360,17 +371,17 @@ fn with_files(files: &[UsedFile]) -> Vec<Candidate> {
 
 #[test]
 fn code_fits_where_its_layout_lets_it_be_huge_and_its_cache_does_not() {
-    let small = used("/bin/x", Slot::Whole, Some(Placement::Fixed));
-    let library = used("/lib/y", Slot::Absent, Some(Placement::Mapped));
+    let small = used("/bin/x", CacheSlot::Whole, Some(ImagePlacement::Fixed));
+    let library = used("/lib/y", CacheSlot::Absent, Some(ImagePlacement::Mapped));
     assert_eq!(specs(&with_files(std::slice::from_ref(&small)), "text-huge"), ["text-huge=/bin/x"]);
     let both = with_files(&[small.clone(), library]);
     assert_eq!(specs(&both, "text-huge"), ["text-huge=/bin/x:/lib/y"]);
     assert!(why(&both, "text-huge").contains("12.0 MiB of the text of 2 files"));
     for (file, told) in [
-        (used("/bin/x", Slot::Huge, Some(Placement::Fixed)), "on huge pages already"),
-        (used("/bin/x", Slot::Whole, Some(Placement::Program)), "one of 512 starts"),
+        (used("/bin/x", CacheSlot::Huge, Some(ImagePlacement::Fixed)), "on huge pages already"),
+        (used("/bin/x", CacheSlot::Whole, Some(ImagePlacement::Program)), "one of 512 starts"),
         (UsedFile { obstacle: Some("sh (1) maps it".into()), ..small }, "/bin/x: sh (1) maps it"),
-        (used("/var/x", Slot::Whole, None), "no file with its code"),
+        (used("/var/x", CacheSlot::Whole, None), "no file with its code"),
     ] {
         let seen = with_files(&[file]);
         assert!(specs(&seen, "text-huge").is_empty());
@@ -382,7 +393,7 @@ fn code_fits_where_its_layout_lets_it_be_huge_and_its_cache_does_not() {
 fn where_walks_are_counted_only_those_for_code_bound_it() {
     let ceiling = |walks: Fact<WalkCounts>| {
         let all = candidates(|traced, look| {
-            traced.files = vec![used("/bin/x", Slot::Whole, Some(Placement::Fixed))];
+            traced.files = vec![used("/bin/x", CacheSlot::Whole, Some(ImagePlacement::Fixed))];
             traced.processes[0].file_bytes = Bytes(0);
             look.walks = walks.clone();
         });
@@ -397,15 +408,17 @@ fn where_walks_are_counted_only_those_for_code_bound_it() {
 
 #[test]
 fn inputs_fit_where_copies_or_faults_cost_and_some_of_them_is_small() {
-    let small = used("/var/x", Slot::Whole, None);
-    let held =
-        UsedFile { obstacle: Some("sh (1) maps it".into()), ..used("/var/y", Slot::Part, None) };
+    let small = used("/var/x", CacheSlot::Whole, None);
+    let held = UsedFile {
+        obstacle: Some("sh (1) maps it".into()),
+        ..used("/var/y", CacheSlot::Part, None)
+    };
     let seen = with_files(&[small.clone(), held.clone()]);
     assert_eq!(specs(&seen, "file-huge"), ["file-huge=/var/x"]);
     assert!(why(&seen, "file-huge").contains("6.0 MiB of /var/x lie in small folios"));
     for (files, told) in [
         (vec![held], "/var/y: sh (1) maps it"),
-        (vec![used("/var/x", Slot::Huge, None)], "in huge folios already"),
+        (vec![used("/var/x", CacheSlot::Huge, None)], "in huge folios already"),
         (vec![], "reads no file as large"),
     ] {
         let seen = with_files(&files);

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a live test says why it is skipped")]
 
 use pagewise_judge::activity::sort;
-use pagewise_model::diagnosis::Activity;
-use pagewise_tracee::launch::Observe;
+use pagewise_model::diagnosis::KernelActivity;
+use pagewise_tracee::launch::ObservationOptions;
 use pagewise_tracee::mapped_file::MappedFiles;
-use pagewise_tracee::perf::Observers;
+use pagewise_tracee::perf::PerfObservers;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -20,9 +20,9 @@ fn kernel_work_is_recognised() {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(
+    let observers = PerfObservers::attach(
         pid,
-        &Observe { samples: true, ..Observe::default() },
+        &ObservationOptions { samples: true, ..ObservationOptions::default() },
         &MappedFiles::default(),
         None,
     );
@@ -37,8 +37,8 @@ fn kernel_work_is_recognised() {
     };
     let sorted = sort(&samples);
     let of = |activity| sorted.get(&activity).copied().unwrap_or(0);
-    assert!(of(Activity::Copy) > 0 && of(Activity::Fault) > 0, "{sorted:?}");
-    assert!(of(Activity::Pipe) + of(Activity::Wakeup) > 0, "{sorted:?}");
-    let unexplained = of(Activity::Unknown) + of(Activity::Other);
+    assert!(of(KernelActivity::Copy) > 0 && of(KernelActivity::Fault) > 0, "{sorted:?}");
+    assert!(of(KernelActivity::Pipe) + of(KernelActivity::Wakeup) > 0, "{sorted:?}");
+    let unexplained = of(KernelActivity::Unknown) + of(KernelActivity::Other);
     assert!(unexplained * 20 <= samples.kernel_total(), "{sorted:?} of {samples:?}");
 }

@@ -4,30 +4,33 @@ mod support;
 
 use pagewise_model::look::SideEffect;
 use pagewise_model::memory_account::{
-    Beside, HalfUsed, Malloc, MemoryAccount, Moment, ProcessAccount,
+    AccountMoment, KernelMemory, MallocAccount, MemoryAccount, ProcessAccount, UnderusedHugePages,
 };
-use pagewise_model::run::Outcome;
-use pagewise_model::spec::{Input, OwnArm, Spec, StdoutTo};
-use pagewise_model::trial::{Block, Quantity, Word};
-use pagewise_model::usage::Ended;
+use pagewise_model::run::SessionOutcome;
+use pagewise_model::spec::{OwnArm, SessionSpec, StdinSource, StdoutTarget};
+use pagewise_model::trial::{ComparedQuantity, ExperimentBlock, VerdictWord};
+use pagewise_model::usage::ProgramEnd;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_tune::session;
-use pagewise_tune::{Request, Stop};
+use pagewise_tune::{SessionRequest, SessionStop};
 use support::{Fake, request, spec};
 
-fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option<Stop>) {
+fn run(
+    request: &SessionRequest,
+    world: &mut Fake,
+) -> (pagewise_model::run::SavedRun, Option<SessionStop>) {
     session::run(request, None, world)
 }
 
 #[test]
 fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let request = request(Spec { input: Input::File("data set".into()), ..spec() });
+    let request = request(SessionSpec { input: StdinSource::File("data set".into()), ..spec() });
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
-    let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    let Some(SessionOutcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert_eq!(keep[0], "heap-huge=glibc");
-    assert_eq!(run.stdout(), Some(StdoutTo::Pipe));
+    assert_eq!(run.stdout(), Some(StdoutTarget::Pipe));
     let receipt = run.receipt.expect("a receipt");
     assert_eq!(
         receipt.command,
@@ -50,7 +53,7 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
 fn a_gain_beyond_the_ceiling_is_told() {
     let told = |huge_factor| {
         let (run, _) = run(&request(spec()), &mut Fake { huge_factor, ..Fake::default() });
-        assert!(matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
+        assert!(matches!(run.outcome, Some(SessionOutcome::Proven { .. })), "{:?}", run.outcome);
         let ceiling = run.diagnosis.unwrap().ceiling_share;
         assert!(ceiling > 0.1 && ceiling < 0.9, "{ceiling}");
         run.warnings.iter().any(|warning| warning.contains("that counts and prices explain"))
@@ -60,7 +63,7 @@ fn a_gain_beyond_the_ceiling_is_told() {
 
 #[test]
 fn files_that_were_not_compared_are_named_beside_a_gain() {
-    let warned = |request: &Request, huge_factor| {
+    let warned = |request: &SessionRequest, huge_factor| {
         let written = ["/r/a", "/r/b", "/r/c", "/r/d"].map(str::to_owned).to_vec();
         let (run, _) = run(request, &mut Fake { huge_factor, written, ..Fake::default() });
         run.warnings.into_iter().find(|warning| warning.contains("not compared: "))
@@ -75,12 +78,12 @@ fn files_that_were_not_compared_are_named_beside_a_gain() {
 
 /// A memory account of a program whose malloc holds `freed`, plus an equal amount that is live.
 fn holding(freed: Bytes) -> MemoryAccount {
-    let malloc = Malloc {
+    let malloc = MallocAccount {
         arenas: 1,
         live_bytes: freed,
         freed_bytes: freed,
         whole_pages_bytes: freed,
-        ..Malloc::default()
+        ..MallocAccount::default()
     };
     let process = ProcessAccount {
         pid: 10,
@@ -90,7 +93,7 @@ fn holding(freed: Bytes) -> MemoryAccount {
         rss_bytes: Bytes::mib(100),
         swapped_bytes: Bytes(0),
         parts: Vec::new(),
-        beside: Beside::default(),
+        beside: KernelMemory::default(),
         map: Vec::new(),
         malloc: Some(malloc),
         half_used: Fact::missing("it has none"),
@@ -98,7 +101,7 @@ fn holding(freed: Bytes) -> MemoryAccount {
         unread: None,
     };
     MemoryAccount {
-        moment: Moment::Running,
+        moment: AccountMoment::Running,
         watched: None,
         used_within_ns: None,
         processes: vec![process],
@@ -110,7 +113,7 @@ fn holding(freed: Bytes) -> MemoryAccount {
 
 #[test]
 fn what_could_not_give_back_one_percent_is_no_arm() {
-    let request = request(Spec { quantity: Quantity::Memory, ..spec() });
+    let request = request(SessionSpec { quantity: ComparedQuantity::Memory, ..spec() });
     let trim = |memory| {
         let mut world = Fake { memory, ..Fake::default() };
         let (run, stop) = run(&request, &mut world);
@@ -131,11 +134,12 @@ fn what_could_not_give_back_one_percent_is_no_arm() {
 
 #[test]
 fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
-    let request = request(Spec { quantity: Quantity::Memory, advise: true, ..spec() });
+    let request =
+        request(SessionSpec { quantity: ComparedQuantity::Memory, advise: true, ..spec() });
     let fits = |zeros: Bytes| {
         let mut account = holding(Bytes(0));
         let huge_bytes = Bytes::mib(64);
-        let half = HalfUsed { huge_bytes, read_bytes: huge_bytes, zero_bytes: zeros };
+        let half = UnderusedHugePages { huge_bytes, read_bytes: huge_bytes, zero_bytes: zeros };
         account.processes[0].half_used = Fact::Known(half);
         let mut world = Fake { memory: Fact::Known(account), ..Fake::default() };
         let (run, _) = run(&request, &mut world);
@@ -151,14 +155,14 @@ fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
 fn a_heap_that_loses_is_not_kept() {
     let losing = || Fake { huge_factor: 1.1, ..Fake::default() };
     let mut world = losing();
-    let (in_turn, _) = run(&request(Spec { in_turn: true, ..spec() }), &mut world);
-    assert_eq!(in_turn.outcome, Some(Outcome::NothingKept));
+    let (in_turn, _) = run(&request(SessionSpec { in_turn: true, ..spec() }), &mut world);
+    assert_eq!(in_turn.outcome, Some(SessionOutcome::NothingKept));
     assert!(in_turn.receipt.is_none() && world.captured == 0, "no output had to be compared");
     // It uses less CPU time. Runs one at a time deny that this is a gain.
     let (at_once, _) = run(&request(spec()), &mut losing());
     assert!(at_once.receipt.is_none(), "{:?}", at_once.outcome);
     let experiment = at_once.experiment.unwrap();
-    assert_eq!(experiment.verdicts[0].word, Word::Slower);
+    assert_eq!(experiment.verdicts[0].word, VerdictWord::Slower);
     let why = experiment.in_turn_because.unwrap();
     assert!(why.contains("contradict each other"), "{why}");
 }
@@ -167,7 +171,7 @@ fn a_heap_that_loses_is_not_kept() {
 fn a_gain_whose_mechanism_did_not_move_is_not_kept() {
     let mut world = Fake { huge_factor: 0.6, huge_faults: 0, ..Fake::default() };
     let (run, _) = run(&request(spec()), &mut world);
-    assert!(!matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
+    assert!(!matches!(run.outcome, Some(SessionOutcome::Proven { .. })), "{:?}", run.outcome);
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn a_gain_that_changes_the_output_is_rejected() {
     let mut world = Fake { huge_factor: 0.6, huge_output: "other\n", ..Fake::default() };
     let (run, _) = run(&request(spec()), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
-    assert!(verdict.word == Word::Reject && verdict.why.contains("output"), "{verdict:?}");
+    assert!(verdict.word == VerdictWord::Reject && verdict.why.contains("output"), "{verdict:?}");
     assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=glibc"));
     assert!(run.receipt.is_none());
 }
@@ -187,15 +191,18 @@ fn a_program_that_is_not_safe_to_rerun_runs_once() {
     let mut world = Fake { effects: vec![effect], ..Fake::default() };
     let (_, stop) = run(&request(spec()), &mut world);
     let stop = stop.expect("a stop");
-    assert!(matches!(stop, Stop::NotSafe(_)));
+    assert!(matches!(stop, SessionStop::NotSafe(_)));
     assert!(stop.to_string().contains("/data/ledger") && stop.help().is_some());
     assert_eq!(world.all_runs(), 1);
-    let allowed = request(Spec { rerun_safe: true, ..spec() });
+    let allowed = request(SessionSpec { rerun_safe: true, ..spec() });
     let (run, stop) = run_again(&allowed, world);
     assert!(stop.is_none() && run.outcome.is_some());
 }
 
-fn run_again(request: &Request, mut world: Fake) -> (pagewise_model::run::Run, Option<Stop>) {
+fn run_again(
+    request: &SessionRequest,
+    mut world: Fake,
+) -> (pagewise_model::run::SavedRun, Option<SessionStop>) {
     run(request, &mut world)
 }
 
@@ -204,7 +211,7 @@ fn a_program_without_page_costs_is_left_alone() {
     let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
     let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none());
-    assert!(matches!(run.outcome, Some(Outcome::NothingToGain { .. })), "{:?}", run.outcome);
+    assert!(matches!(run.outcome, Some(SessionOutcome::NothingToGain { .. })), "{:?}", run.outcome);
     assert_eq!((world.captured, world.recorded), (0, 0), "nothing was tried");
 }
 
@@ -220,20 +227,20 @@ fn what_could_not_be_seen_is_raced() {
 #[test]
 fn advice_tries_nothing() {
     let mut world = Fake::default();
-    let (run, _) = run(&request(Spec { advise: true, ..spec() }), &mut world);
-    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    let (run, _) = run(&request(SessionSpec { advise: true, ..spec() }), &mut world);
+    assert_eq!(run.outcome, Some(SessionOutcome::AdviceOnly));
     assert!(run.candidates.iter().any(|c| c.remedy == "heap-huge" && c.fits()));
     assert_eq!(world.captured, 0);
 }
 
 #[test]
 fn a_program_that_fails_is_named_with_what_it_said() {
-    let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
+    let mut world = Fake { ended: ProgramEnd::Exited(3), ..Fake::default() };
     let (_, stop) = run(&request(spec()), &mut world);
     let text = stop.expect("a stop").to_string();
     assert!(text.contains("exit status 3") && text.contains("no such table"), "{text}");
-    let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
-    let (run, stop) = run(&request(Spec { ignore_failure: true, ..spec() }), &mut world);
+    let mut world = Fake { ended: ProgramEnd::Exited(3), ..Fake::default() };
+    let (run, stop) = run(&request(SessionSpec { ignore_failure: true, ..spec() }), &mut world);
     assert!(stop.is_none() && run.outcome.is_some());
 }
 
@@ -242,7 +249,8 @@ fn no_budget_is_too_small_for_an_answer() {
     for seconds in [1, 2, 3, 5, 60] {
         let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
         let budget = Nanos::secs(seconds);
-        let (run, stop) = run(&request(Spec { budget_ns: Some(budget), ..spec() }), &mut world);
+        let (run, stop) =
+            run(&request(SessionSpec { budget_ns: Some(budget), ..spec() }), &mut world);
         assert!(stop.is_none() && run.outcome.is_some(), "{seconds}: {stop:?}");
         assert!(run.diagnosis.is_some(), "{seconds}");
         let longest = Nanos::millis(600);
@@ -258,17 +266,17 @@ fn no_budget_is_too_small_for_an_answer() {
 fn an_interruption_keeps_what_is_known_and_proves_nothing() {
     let mut world = Fake { huge_factor: 0.6, interrupt_after: 6, ..Fake::default() };
     let (run, _) = run(&request(spec()), &mut world);
-    assert_eq!(run.outcome, Some(Outcome::Interrupted));
+    assert_eq!(run.outcome, Some(SessionOutcome::Interrupted));
     assert!(run.diagnosis.is_some() && run.receipt.is_none());
     let experiment = run.experiment.expect("what was measured");
-    assert!(experiment.verdicts.iter().all(|v| v.word != Word::Keep));
+    assert!(experiment.verdicts.iter().all(|v| v.word != VerdictWord::Keep));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_order() {
     let order = |seed| {
         let mut world = Fake::default();
-        let (run, _) = run(&request(Spec { seed, ..spec() }), &mut world);
+        let (run, _) = run(&request(SessionSpec { seed, ..spec() }), &mut world);
         let blocks = run.experiment.expect("an experiment").blocks;
         blocks.iter().flat_map(|b| b.points.iter().map(|p| p.arm.clone())).collect::<Vec<_>>()
     };
@@ -283,24 +291,29 @@ fn own(name: &str, program: &str) -> OwnArm {
 #[test]
 fn our_own_failures_prove_nothing() {
     let mut world = Fake { huge_factor: 0.6, breaks_after: 6, ..Fake::default() };
-    let request = request(Spec { own_arms: vec![own("mine", "prog2")], ..spec() });
+    let request = request(SessionSpec { own_arms: vec![own("mine", "prog2")], ..spec() });
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
-    let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    let Some(SessionOutcome::CannotTell { why }) = &run.outcome else {
+        panic!("{:?}", run.outcome)
+    };
     assert!(why.contains("no more processes"), "{why}");
-    let words: Vec<Word> = run.experiment.unwrap().verdicts.iter().map(|v| v.word).collect();
-    assert_eq!(words, [Word::CannotTell; 2]);
+    let words: Vec<VerdictWord> = run.experiment.unwrap().verdicts.iter().map(|v| v.word).collect();
+    assert_eq!(words, [VerdictWord::CannotTell; 2]);
 }
 
 #[test]
 fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let request = request(Spec { own_arms: vec![own("mine", "./nosuch")], ..spec() });
+    let request = request(SessionSpec { own_arms: vec![own("mine", "./nosuch")], ..spec() });
     let (run, stop) = run(&request, &mut world);
-    assert!(stop.is_none() && matches!(run.outcome, Some(Outcome::Proven { .. })), "{stop:?}");
+    assert!(
+        stop.is_none() && matches!(run.outcome, Some(SessionOutcome::Proven { .. })),
+        "{stop:?}"
+    );
     let verdicts = run.experiment.unwrap().verdicts;
     let mine = verdicts.iter().find(|v| v.arm == "mine").unwrap();
-    assert!(mine.word == Word::Reject && mine.why.contains("./nosuch"), "{mine:?}");
+    assert!(mine.word == VerdictWord::Reject && mine.why.contains("./nosuch"), "{mine:?}");
     assert!(world.timed_runs("mine") <= 2, "once in each block that began before");
 }
 
@@ -311,7 +324,7 @@ fn an_arm_that_hangs_is_stopped_and_rejected() {
     assert!(stop.is_none(), "{stop:?}");
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
     assert!(
-        verdict.word == Word::Reject && verdict.why.contains("times the slowest"),
+        verdict.word == VerdictWord::Reject && verdict.why.contains("times the slowest"),
         "{verdict:?}"
     );
 }
@@ -319,7 +332,8 @@ fn an_arm_that_hangs_is_stopped_and_rejected() {
 #[test]
 fn an_arm_may_take_a_quarter_more_than_the_program() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let (_, stop) = run(&request(Spec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
+    let (_, stop) =
+        run(&request(SessionSpec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let peak = 100_000.0 * 4096.0;
     let limit = Bytes((peak * 1.25) as u64 + Bytes::mib(256).0);
@@ -331,20 +345,23 @@ fn an_arm_may_take_a_quarter_more_than_the_program() {
 #[test]
 fn a_named_file_that_no_run_writes_is_an_error() {
     let mut world = Fake { file_missing: Some("is not there"), ..Fake::default() };
-    let (run, stop) = run(&request(Spec { outputs: vec!["x".into()], ..spec() }), &mut world);
+    let (run, stop) =
+        run(&request(SessionSpec { outputs: vec!["x".into()], ..spec() }), &mut world);
     let stop = stop.expect("a stop");
-    assert!(matches!(stop, Stop::Output(_)) && stop.help().is_some());
+    assert!(matches!(stop, SessionStop::Output(_)) && stop.help().is_some());
     assert!(stop.to_string().ends_with("file `x` is not there"), "{stop}");
     assert!(run.diagnosis.is_some(), "what is known is kept");
 }
 
 #[test]
 fn a_kept_output_that_changes_the_ending_tells_nothing() {
-    let ended = Some(Ended::Exited(1));
+    let ended = Some(ProgramEnd::Exited(1));
     let mut world = Fake { captured_ended: ended, huge_factor: 0.6, ..Fake::default() };
     let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none());
-    let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    let Some(SessionOutcome::CannotTell { why }) = &run.outcome else {
+        panic!("{:?}", run.outcome)
+    };
     assert!(why.contains("could not be kept") && why.contains("exit status 1"), "{why}");
     assert!(run.receipt.is_none());
 }
@@ -354,27 +371,31 @@ fn another_amount_of_work_is_no_gain() {
     let mut world = Fake { huge_factor: 0.6, huge_reads: Bytes::mib(40), ..Fake::default() };
     let (run, _) = run(&request(spec()), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
-    assert!(verdict.word == Word::Reject && verdict.why.contains("unequal work"), "{verdict:?}");
+    assert!(
+        verdict.word == VerdictWord::Reject && verdict.why.contains("unequal work"),
+        "{verdict:?}"
+    );
 }
 
 #[test]
 fn what_a_run_leaves_behind_is_told() {
     let mut world = Fake { leftovers: 2, ..Fake::default() };
-    let (run, _) = run(&request(Spec { advise: true, ..spec() }), &mut world);
+    let (run, _) = run(&request(SessionSpec { advise: true, ..spec() }), &mut world);
     assert!(run.warnings.iter().any(|w| w.contains("2 process(es)")), "{:?}", run.warnings);
 }
 
 #[test]
 fn own_arms_alone_are_tried_where_page_costs_are_small() {
     let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
-    let (run, _) = run(&request(Spec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
+    let (run, _) =
+        run(&request(SessionSpec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
     let arms: Vec<String> = run.experiment.unwrap().design.arms;
     assert_eq!(arms, ["mine"]);
 }
 
 #[test]
 fn names_of_own_arms_are_told_apart() {
-    let unfit = |arms: Vec<OwnArm>| request(Spec { own_arms: arms, ..spec() }).unfit_arm();
+    let unfit = |arms: Vec<OwnArm>| request(SessionSpec { own_arms: arms, ..spec() }).unfit_arm();
     assert_eq!(unfit(vec![own("a", "x"), own("b", "x")]), None);
     assert!(unfit(vec![own("a", "x"), own("a", "y")]).unwrap().contains("two arms"));
     for name in ["plain", "heap-huge", "a+b", " ", ""] {
@@ -387,9 +408,9 @@ fn names_of_own_arms_are_told_apart() {
 fn the_receipt_of_an_own_arm_is_its_command() {
     let mut world = Fake { huge_factor: 0.9, ..Fake::default() };
     let (run, _) =
-        run(&request(Spec { own_arms: vec![own("mine", "fast")], ..spec() }), &mut world);
+        run(&request(SessionSpec { own_arms: vec![own("mine", "fast")], ..spec() }), &mut world);
     let keep = vec!["mine".to_owned()];
-    assert_eq!(run.outcome, Some(Outcome::Proven { keep }), "it ends with the best");
+    assert_eq!(run.outcome, Some(SessionOutcome::Proven { keep }), "it ends with the best");
     assert_eq!(run.receipt.unwrap().command, "fast 'an arg'");
     let names: Vec<String> = run.experiment.unwrap().verdicts.into_iter().map(|v| v.arm).collect();
     assert_eq!(names, ["heap-huge=glibc", "mine"], "nothing is combined with an own arm");
@@ -397,15 +418,15 @@ fn the_receipt_of_an_own_arm_is_its_command() {
 
 #[test]
 fn a_session_goes_on_where_it_stopped() {
-    let request = request(Spec { budget_ns: Some(Nanos::secs(4)), ..spec() });
+    let request = request(SessionSpec { budget_ns: Some(Nanos::secs(4)), ..spec() });
     let mut world = Fake { huge_factor: 0.96, ..Fake::default() };
     let (first, _) = run(&request, &mut world);
     let blocks = first.experiment.as_ref().unwrap().blocks.clone();
-    assert!(!blocks.is_empty() && !matches!(first.outcome, Some(Outcome::Proven { .. })));
+    assert!(!blocks.is_empty() && !matches!(first.outcome, Some(SessionOutcome::Proven { .. })));
 
     let mut more = request.clone();
     (more.spec.budget_ns, more.id) = (Some(Nanos::secs(120)), "second".into());
-    let looks = |world: &Fake, blocks: &[Block]| {
+    let looks = |world: &Fake, blocks: &[ExperimentBlock]| {
         let points: u32 = blocks.iter().map(|b| b.points.len() as u32).sum();
         world.all_runs() - world.captured - points
     };
@@ -414,7 +435,10 @@ fn a_session_goes_on_where_it_stopped() {
     assert!(stop.is_none() && second.id == "second", "{stop:?}");
     let experiment = second.experiment.as_ref().unwrap();
     assert_eq!(experiment.blocks[..blocks.len()], blocks[..]);
-    assert_eq!(second.outcome, Some(Outcome::Proven { keep: vec!["heap-huge=glibc".into()] }));
+    assert_eq!(
+        second.outcome,
+        Some(SessionOutcome::Proven { keep: vec!["heap-huge=glibc".into()] })
+    );
     assert!(second.receipt.is_some());
     assert_eq!(looks(&world, &experiment.blocks), looked, "no second look");
 }

@@ -15,21 +15,21 @@ use machine::Machine;
 use machine::plan::{Plan, plan, run};
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::guard::Guard;
-use pagewise_model::trial::{Experiment, Quantity, Verdict, Word};
-use pagewise_remedy::Mechanism;
-use pagewise_tune::race::{Goal, RunFailure};
-use pagewise_tune::world::Arm;
+use pagewise_model::guard::ArmGuard;
+use pagewise_model::trial::{ArmVerdict, ComparedQuantity, Experiment, VerdictWord};
+use pagewise_remedy::RemedyMechanism;
+use pagewise_tune::race::{RaceGoal, RunFailure};
+use pagewise_tune::world::ProgramArm;
 
-fn arm(name: &str) -> Arm {
-    Arm::unchanged(name, &[])
+fn arm(name: &str) -> ProgramArm {
+    ProgramArm::unchanged(name, &[])
 }
 
-fn of<'a>(experiment: &'a Experiment, arm: &str) -> &'a Verdict {
+fn of<'a>(experiment: &'a Experiment, arm: &str) -> &'a ArmVerdict {
     experiment.verdicts.iter().find(|v| v.arm == arm).unwrap()
 }
 
-fn word(experiment: &Experiment, arm: &str) -> Word {
+fn word(experiment: &Experiment, arm: &str) -> VerdictWord {
     of(experiment, arm).word
 }
 
@@ -37,7 +37,7 @@ fn runs(experiment: &Experiment) -> usize {
     experiment.blocks.iter().map(|block| block.points.len()).sum()
 }
 
-fn has(experiment: &Experiment, word: Word) -> bool {
+fn has(experiment: &Experiment, word: VerdictWord) -> bool {
     experiment.verdicts.iter().any(|verdict| verdict.word == word)
 }
 
@@ -65,9 +65,9 @@ fn arms_that_do_nothing_are_hardly_ever_kept() {
             let mut machine = Machine::new(seed, Nanos::millis(600), 0.03 * (1 + seed % 4) as f64);
             (machine.noise, machine.steal_every_ns) = (noise, Nanos::secs(8).0);
             let experiment = run(&mut machine, &plan(&SEVEN, seed));
-            keeps += u32::from(has(&experiment, Word::Keep));
-            likely += u32::from(has(&experiment, Word::Likely));
-            slower += u32::from(has(&experiment, Word::Slower));
+            keeps += u32::from(has(&experiment, VerdictWord::Keep));
+            likely += u32::from(has(&experiment, VerdictWord::Likely));
+            slower += u32::from(has(&experiment, VerdictWord::Slower));
         }
         println!("{name}: by now kept {keeps}, likely {likely}, slower {slower}");
     }
@@ -82,7 +82,7 @@ fn a_large_gain_among_seven_takes_few_runs() {
             let mut machine = Machine::new(seed, Nanos::millis(200), 0.03);
             machine.effects = vec![("d", 0.8f64.ln())];
             let experiment = run(&mut machine, &plan(&SEVEN, seed));
-            assert_eq!(word(&experiment, "d"), Word::Keep);
+            assert_eq!(word(&experiment, "d"), VerdictWord::Keep);
             runs(&experiment)
         })
         .collect();
@@ -94,19 +94,19 @@ fn a_large_gain_among_seven_takes_few_runs() {
 #[test]
 fn less_memory_is_found_in_few_runs_and_nothing_is_not() {
     let of_memory = |seed| {
-        let guards = pagewise_judge::guards::usual(Quantity::Memory);
-        Plan { quantity: Quantity::Memory, guards, ..plan(&SEVEN, seed) }
+        let guards = pagewise_judge::guards::usual(ComparedQuantity::Memory);
+        Plan { quantity: ComparedQuantity::Memory, guards, ..plan(&SEVEN, seed) }
     };
     for seed in 0..20 {
         let mut machine = Machine::new(seed, Nanos::millis(200), 0.03);
         machine.memory = vec![("d", 0.8f64.ln())];
         let experiment = run(&mut machine, &of_memory(seed));
-        assert_eq!(word(&experiment, "d"), Word::Keep, "{}", of(&experiment, "d").why);
+        assert_eq!(word(&experiment, "d"), VerdictWord::Keep, "{}", of(&experiment, "d").why);
         assert!(runs(&experiment) <= 40, "{}", runs(&experiment));
     }
     let keeps = |seed: &u64| {
         let mut machine = Machine::new(*seed, Nanos::millis(600), 0.03);
-        has(&run(&mut machine, &of_memory(*seed)), Word::Keep)
+        has(&run(&mut machine, &of_memory(*seed)), VerdictWord::Keep)
     };
     let keeps = (0..100).filter(keeps).count();
     assert!(keeps <= 5, "{keeps} of 100, 2 are allowed");
@@ -114,28 +114,28 @@ fn less_memory_is_found_in_few_runs_and_nothing_is_not() {
 
 #[test]
 fn no_gain_is_kept_at_a_price_beyond_its_guard() {
-    let guard = |quantity, limit_share| Guard { quantity: Some(quantity), limit_share };
+    let guard = |quantity, limit_share| ArmGuard { quantity: Some(quantity), limit_share };
     for seed in 0..100 {
         let mut machine = Machine::new(seed, Nanos::millis(200), 0.03);
         machine.effects = vec![("b", 0.8f64.ln())];
         machine.memory = vec![("b", 0.15f64.ln_1p())];
-        let guards = vec![guard(Quantity::Memory, 0.10)];
+        let guards = vec![guard(ComparedQuantity::Memory, 0.10)];
         let experiment = run(&mut machine, &Plan { guards, ..plan(&["b", "c"], seed) });
-        assert_eq!(word(&experiment, "b"), Word::Reject);
+        assert_eq!(word(&experiment, "b"), VerdictWord::Reject);
         let why = &of(&experiment, "b").why;
         assert!(why.contains("more memory: guard memory<+10%"), "{why}");
         machine = Machine::new(seed, Nanos::millis(200), 0.03);
         machine.effects = vec![("b", 0.10f64.ln_1p())];
         machine.memory = vec![("b", 0.5f64.ln())];
-        let guards = vec![guard(Quantity::Time, 0.03)];
-        let slow = Plan { quantity: Quantity::Memory, guards, ..plan(&["b"], seed) };
+        let guards = vec![guard(ComparedQuantity::Time, 0.03)];
+        let slow = Plan { quantity: ComparedQuantity::Memory, guards, ..plan(&["b"], seed) };
         let experiment = run(&mut machine, &slow);
-        assert_ne!(word(&experiment, "b"), Word::Keep, "{}", of(&experiment, "b").why);
+        assert_ne!(word(&experiment, "b"), VerdictWord::Keep, "{}", of(&experiment, "b").why);
     }
 }
 
 /// Of 30 experiments whose one arm is slower by `effect`, the number that end in `wanted`.
-fn found(goal: Goal, effect: f64, sd: f64, wanted: Word) -> usize {
+fn found(goal: RaceGoal, effect: f64, sd: f64, wanted: VerdictWord) -> usize {
     let hits = (0..30).filter(|seed| {
         let mut machine = Machine::new(*seed, Nanos::millis(200), sd);
         machine.effects = vec![("b", effect.ln_1p())];
@@ -149,10 +149,10 @@ fn found(goal: Goal, effect: f64, sd: f64, wanted: Word) -> usize {
 
 #[test]
 fn small_effects_are_found_in_a_minute() {
-    assert!(found(Goal::Gain, -0.05, 0.06, Word::Keep) >= 27);
-    assert!(found(Goal::Difference, 0.05, 0.06, Word::Slower) >= 27);
-    assert!(found(Goal::Difference, -0.05, 0.06, Word::Keep) >= 27);
-    assert!(found(Goal::Gain, 0.0, 0.03, Word::NoGain) >= 27);
+    assert!(found(RaceGoal::Gain, -0.05, 0.06, VerdictWord::Keep) >= 27);
+    assert!(found(RaceGoal::Difference, 0.05, 0.06, VerdictWord::Slower) >= 27);
+    assert!(found(RaceGoal::Difference, -0.05, 0.06, VerdictWord::Keep) >= 27);
+    assert!(found(RaceGoal::Gain, 0.0, 0.03, VerdictWord::NoGain) >= 27);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_limit_of_loss_is_decided_soon() {
         let mut machine = Machine::new(3, Nanos::millis(200), 0.03);
         machine.effects = vec![("b", effect.ln_1p())];
         let experiment =
-            run(&mut machine, &Plan { goal: Goal::LossAtMost(0.05), ..plan(&["b"], 3) });
+            run(&mut machine, &Plan { goal: RaceGoal::LossAtMost(0.05), ..plan(&["b"], 3) });
         let high = of(&experiment, "b").effect.as_ref().unwrap().ratio_high;
         assert!(runs(&experiment) < 100, "{}", runs(&experiment));
         high <= 1.05
@@ -212,12 +212,12 @@ fn where_time_is_short_the_first_arm_is_run_all_the_same() {
     let short = Plan { run_ns: Nanos::secs(9), compare_runs: 0, ..plan(&SEVEN, 1) };
     let experiment = run(&mut machine, &short);
     assert!(of(&experiment, "b").effect.is_some());
-    assert_eq!(word(&experiment, "h"), Word::NotTried);
-    let pair = Plan { goal: Goal::Difference, left: Nanos::secs(20), ..short.clone() };
+    assert_eq!(word(&experiment, "h"), VerdictWord::NotTried);
+    let pair = Plan { goal: RaceGoal::Difference, left: Nanos::secs(20), ..short.clone() };
     let pair = Plan { arms: vec![arm("b")], ..pair };
     assert!(of(&run(&mut machine.clone(), &pair), "b").effect.is_some());
     let none = run(&mut machine.clone(), &Plan { left: Nanos::secs(5), ..short });
-    assert!(none.blocks.is_empty() && word(&none, "b") == Word::NotTried);
+    assert!(none.blocks.is_empty() && word(&none, "b") == VerdictWord::NotTried);
 }
 
 #[test]
@@ -237,11 +237,11 @@ fn an_experiment_goes_on_from_its_blocks() {
     let mut machine = Machine::new(5, Nanos::millis(300), 0.05);
     machine.effects = vec![("b", 0.94f64.ln())];
     let first = run(&mut machine, &Plan { left: Nanos::secs(6), ..plan(&["b"], 5) });
-    assert_ne!(word(&first, "b"), Word::Keep);
+    assert_ne!(word(&first, "b"), VerdictWord::Keep);
     let earlier = first.blocks.clone();
     machine.compared.clear();
     let second = run(&mut machine, &Plan { earlier: earlier.clone(), ..plan(&["b"], 6) });
-    assert_eq!(word(&second, "b"), Word::Keep);
+    assert_eq!(word(&second, "b"), VerdictWord::Keep);
     assert_eq!(second.blocks[..earlier.len()], earlier);
     assert!(
         of(&second, "b").effect.as_ref().unwrap().runs
@@ -254,17 +254,17 @@ fn the_best_go_together_as_an_arm_of_its_own() {
     let mut machine = Machine::new(9, Nanos::millis(100), 0.01);
     machine.effects = vec![("b", -0.1), ("c", -0.1), ("b+c", -0.25)];
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
-    assert_eq!(word(&experiment, "b+c"), Word::Keep);
+    assert_eq!(word(&experiment, "b+c"), VerdictWord::Keep);
     assert_eq!(experiment.design.arms, ["b", "c", "d", "b+c"]);
     machine = Machine::new(9, Nanos::millis(100), 0.01);
     machine.effects = vec![("b", -0.1), ("c", -0.1)];
     machine.together = Err(RunFailure::Failed("no such file".into()));
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
-    assert!(has(&experiment, Word::Keep) && experiment.design.arms.len() == 3);
+    assert!(has(&experiment, VerdictWord::Keep) && experiment.design.arms.len() == 3);
     let together = Err(RunFailure::Broken("no fork".into()));
     machine = Machine { together, compared: vec![], ..machine };
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
-    assert!(experiment.halted.is_some() && word(&experiment, "b") == Word::CannotTell);
+    assert!(experiment.halted.is_some() && word(&experiment, "b") == VerdictWord::CannotTell);
 }
 
 #[test]
@@ -274,7 +274,10 @@ fn an_output_is_compared_before_a_gain_is_told_and_not_otherwise() {
     machine.differing = vec!["b"];
     machine.together = Err(RunFailure::Failed("apart".into()));
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
-    assert_eq!((word(&experiment, "b"), word(&experiment, "c")), (Word::Reject, Word::Keep));
+    assert_eq!(
+        (word(&experiment, "b"), word(&experiment, "c")),
+        (VerdictWord::Reject, VerdictWord::Keep)
+    );
     assert!(of(&experiment, "b").why.contains("output"));
     assert!(!machine.compared.contains(&"d".to_owned()), "{:?}", machine.compared);
 }
@@ -287,14 +290,14 @@ fn failures_are_told_apart() {
     let mut barred = plan(&["b", "c", "d"], 1);
     barred.arms[2].barred = Some("its output differs".into());
     let experiment = run(&mut machine, &barred);
-    assert_eq!(["b", "c", "d"].map(|arm| word(&experiment, arm)), [Word::Reject; 3]);
+    assert_eq!(["b", "c", "d"].map(|arm| word(&experiment, arm)), [VerdictWord::Reject; 3]);
     let why = |arm| of(&experiment, arm).why.clone();
     assert!(why("b").contains("exit status 3") && why("c").contains("no such file"));
     assert!(machine.order.iter().all(|arm| arm != "d"));
     let mut machine = Machine::new(1, Nanos::millis(200), 0.02);
     machine.broken = vec!["A"];
     let experiment = run(&mut machine, &plan(&["b"], 1));
-    assert!(experiment.halted.is_some() && word(&experiment, "b") == Word::CannotTell);
+    assert!(experiment.halted.is_some() && word(&experiment, "b") == VerdictWord::CannotTell);
     let mut machine = Machine::new(1, Nanos::millis(200), 0.02);
     machine.breaks_at = 7;
     let experiment = run(&mut machine, &plan(&["b"], 1));
@@ -307,7 +310,7 @@ fn a_user_who_stops_gets_what_is_known() {
     machine.effects = vec![("b", -0.3)];
     machine.patience = 3;
     let experiment = run(&mut machine, &plan(&["b"], 1));
-    assert!(experiment.interrupted && word(&experiment, "b") == Word::NotTried);
+    assert!(experiment.interrupted && word(&experiment, "b") == VerdictWord::NotTried);
     assert_eq!(experiment.blocks[0].dropped.as_deref(), Some("not finished"));
     assert!(experiment.warnings.iter().any(|w| w.contains("stopped by the user")));
 }
@@ -319,12 +322,12 @@ fn a_counter_that_does_not_move_keeps_nothing() {
         machine.effects = vec![("b", -0.3)];
         machine.counters = vec![("b", own, idle)];
         let mut plan = plan(&["b"], 1);
-        plan.arms[0].mechanism.push(Mechanism::FaultsSaved);
+        plan.arms[0].mechanism.push(RemedyMechanism::FaultsSaved);
         word(&run(&mut machine, &plan), "b")
     };
-    assert_eq!(counted(500, 1), Word::Keep);
-    assert_eq!(counted(0, 0), Word::CannotTell);
-    assert_eq!(counted(500, 400), Word::CannotTell);
+    assert_eq!(counted(500, 1), VerdictWord::Keep);
+    assert_eq!(counted(0, 0), VerdictWord::CannotTell);
+    assert_eq!(counted(500, 400), VerdictWord::CannotTell);
 }
 
 #[test]
@@ -335,11 +338,14 @@ fn what_the_host_makes_is_no_gain() {
             let mut machine = Machine::new(seed, Nanos::millis(200), 0.02);
             machine.host = vec![(arm, (Nanos::millis(60), 0.5))];
             machine.effects = vec![("b", effect)];
-            word(&run(&mut machine, &Plan { goal: Goal::Difference, ..plan(&["b"], seed) }), "b")
+            word(
+                &run(&mut machine, &Plan { goal: RaceGoal::Difference, ..plan(&["b"], seed) }),
+                "b",
+            )
         };
-        wrong += usize::from(verdict("A", 0.0) == Word::Keep);
-        wrong += usize::from(verdict("b", 0.0) == Word::Slower);
-        right += usize::from(verdict("A", -0.1) == Word::Keep);
+        wrong += usize::from(verdict("A", 0.0) == VerdictWord::Keep);
+        wrong += usize::from(verdict("b", 0.0) == VerdictWord::Slower);
+        right += usize::from(verdict("A", -0.1) == VerdictWord::Keep);
     }
     println!("made by the host and believed {wrong} of 40; true and believed {right} of 20");
     assert!(wrong <= 2 && right >= 15, "{wrong} {right}");
@@ -356,7 +362,7 @@ fn with_speeds(seed: u64, parts: [f64; 2]) -> Machine {
 fn noise_of_core_and_memory_is_taken_off() {
     let mean_width = |machine: &dyn Fn(u64) -> Machine| {
         let width = |seed| {
-            let pairs = Plan { goal: Goal::Pairs(16), ..plan(&["b"], seed) };
+            let pairs = Plan { goal: RaceGoal::Pairs(16), ..plan(&["b"], seed) };
             let effect = of(&run(&mut machine(seed), &pairs), "b").effect.clone().unwrap();
             (effect.ratio_high / effect.ratio_low).ln()
         };
@@ -385,12 +391,13 @@ fn an_arm_that_moves_a_speed_itself_gains_nothing_by_that() {
             both[which] = moved;
             let (moved, effects) = (vec![("b", both)], vec![("b", effect)]);
             let mut machine = Machine { moved, effects, ..with_speeds(seed, [0.6, 0.4]) };
-            let plan = Plan { goal: Goal::Difference, ..plan(&["b", "c"], seed) };
+            let plan = Plan { goal: RaceGoal::Difference, ..plan(&["b", "c"], seed) };
             word(&run(&mut machine, &plan), "b")
         };
         for which in 0..2 {
-            kept += usize::from(matches!(verdict(0.0, which), Word::Keep | Word::Slower));
-            found += usize::from(verdict(-0.1, which) == Word::Keep);
+            kept +=
+                usize::from(matches!(verdict(0.0, which), VerdictWord::Keep | VerdictWord::Slower));
+            found += usize::from(verdict(-0.1, which) == VerdictWord::Keep);
         }
     }
     println!("made by the correction {kept} of 120, found {found} of 120");
@@ -401,16 +408,16 @@ fn an_arm_that_moves_a_speed_itself_gains_nothing_by_that() {
 fn pairs_are_run_as_often_as_asked() {
     let mut machine = Machine::new(1, Nanos::millis(20), 0.02);
     machine.effects = vec![("b", -0.3)];
-    let experiment = run(&mut machine, &Plan { goal: Goal::Pairs(9), ..plan(&["b"], 1) });
+    let experiment = run(&mut machine, &Plan { goal: RaceGoal::Pairs(9), ..plan(&["b"], 1) });
     assert_eq!(of(&experiment, "b").effect.as_ref().unwrap().runs, 9);
-    assert_eq!((runs(&experiment), word(&experiment, "b")), (18, Word::Keep));
+    assert_eq!((runs(&experiment), word(&experiment, "b")), (18, VerdictWord::Keep));
 }
 
 #[test]
 fn two_speeds_are_told() {
     let mut machine = Machine::new(1, Nanos::millis(100), 0.01);
     machine.second_speeds = vec![("b", 0.5)];
-    let experiment = run(&mut machine, &Plan { goal: Goal::Pairs(16), ..plan(&["b"], 1) });
+    let experiment = run(&mut machine, &Plan { goal: RaceGoal::Pairs(16), ..plan(&["b"], 1) });
     let told = experiment.warnings.iter().any(|w| w.starts_with("b runs at two speeds"));
     assert!(told, "{:?}", experiment.warnings);
 }
@@ -435,7 +442,7 @@ fn figures() {
             machine.effects = vec![("b", (-gain).ln_1p())];
             let experiment = run(&mut machine, &plan(&SEVEN[..arms], seed));
             all.push(runs(&experiment));
-            kept += u32::from(word(&experiment, "b") == Word::Keep);
+            kept += u32::from(word(&experiment, "b") == VerdictWord::Keep);
             let effect = of(&experiment, "b").effect.as_ref().unwrap();
             let truth = 1.0 - gain;
             covered += u32::from(effect.ratio_low <= truth && truth <= effect.ratio_high);
@@ -458,9 +465,9 @@ fn figures_of_arms_that_do_nothing() {
                 let mut machine = Machine::new(seed, Nanos::millis(400), sd);
                 machine.noise = noise;
                 let experiment = run(&mut machine, &plan(&SEVEN[..arms], seed));
-                keeps += u32::from(has(&experiment, Word::Keep));
-                likely += u32::from(has(&experiment, Word::Likely));
-                slower += u32::from(has(&experiment, Word::Slower));
+                keeps += u32::from(has(&experiment, VerdictWord::Keep));
+                likely += u32::from(has(&experiment, VerdictWord::Likely));
+                slower += u32::from(has(&experiment, VerdictWord::Slower));
             }
             println!(
                 "{name}, {arms} arms that do nothing, sd {sd}: kept {keeps}, likely {likely}, slower {slower} of 1000"

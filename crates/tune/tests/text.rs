@@ -3,19 +3,19 @@
 mod support;
 
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::plan::{FileKind, HugeFile};
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::text_trial::{FileInArms, OFF, ON};
-use pagewise_model::trial::Word;
-use pagewise_tune::Stop;
-use pagewise_tune::text::Subject;
+use pagewise_model::trial::VerdictWord;
+use pagewise_tune::SessionStop;
+use pagewise_tune::text::TextTrialSubject;
 use support::{Fake, request, spec};
 
-fn tried(world: &mut Fake, pairs: u32, path: Option<&str>) -> (Run, Option<Stop>) {
+fn tried(world: &mut Fake, pairs: u32, path: Option<&str>) -> (SavedRun, Option<SessionStop>) {
     let file = |path: &str| HugeFile { path: path.to_owned(), kind: FileKind::Code };
     let files = path.map(file).into_iter().collect();
-    Subject { request: &request(spec()), pairs, files }.run(world)
+    TextTrialSubject { request: &request(spec()), pairs, files }.run(world)
 }
 
 #[test]
@@ -27,10 +27,10 @@ fn a_gain_is_proven_in_the_pairs_that_were_asked_for() {
     assert_eq!(experiment.points_of(ON).count(), 20);
     assert_eq!(experiment.points_of(OFF).count(), 20);
     let verdict = &experiment.verdicts[0];
-    assert_eq!((verdict.arm.as_str(), verdict.word), (ON, Word::Keep), "{}", verdict.why);
+    assert_eq!((verdict.arm.as_str(), verdict.word), (ON, VerdictWord::Keep), "{}", verdict.why);
     let effect = verdict.effect.as_ref().expect("an effect");
     assert!((effect.ratio - 0.9).abs() < 0.01 && effect.ratio_high < 0.95, "{effect:?}");
-    assert_eq!(run.outcome, Some(Outcome::Proven { keep: vec![ON.to_owned()] }));
+    assert_eq!(run.outcome, Some(SessionOutcome::Proven { keep: vec![ON.to_owned()] }));
     let receipt = run.receipt.expect("how to keep it").command;
     assert!(receipt.contains("text-huge=/bin/prog"), "{receipt}");
 }
@@ -39,7 +39,7 @@ fn a_gain_is_proven_in_the_pairs_that_were_asked_for() {
 fn the_pages_of_both_arms_are_told_as_they_were() {
     let mut world = Fake::default();
     let (run, _) = tried(&mut world, 8, Some("/bin/prog"));
-    let Some(Body::TextTrial(trial)) = run.body else { panic!("no text trial") };
+    let Some(RunBody::TextTrial(trial)) = run.body else { panic!("no text trial") };
     let file = FileInArms {
         path: "/bin/prog".to_owned(),
         text_bytes: Bytes::mib(5),
@@ -62,7 +62,7 @@ fn no_gain_is_told_as_none() {
     let mut world = Fake::default();
     let (run, _) = tried(&mut world, 24, Some("/bin/prog"));
     let outcome = run.outcome.expect("an outcome");
-    assert!(!matches!(outcome, Outcome::Proven { .. }), "{outcome:?}");
+    assert!(!matches!(outcome, SessionOutcome::Proven { .. }), "{outcome:?}");
     assert!(run.receipt.is_none() && world.timed_runs(OFF) >= world.timed_runs(ON));
 }
 
@@ -71,12 +71,12 @@ fn without_a_file_that_could_be_on_huge_pages_nothing_is_run() {
     let mut world = Fake::default();
     let (run, stop) = tried(&mut world, 8, None);
     assert!(stop.is_none() && world.timed.is_empty(), "{stop:?}");
-    assert!(matches!(run.outcome, Some(Outcome::NothingToGain { .. })), "{:?}", run.outcome);
+    assert!(matches!(run.outcome, Some(SessionOutcome::NothingToGain { .. })), "{:?}", run.outcome);
 }
 
 #[test]
 fn what_is_known_is_kept_when_the_user_ends_it() {
     let mut world = Fake { interrupt_after: 30, ..Fake::default() };
     let (run, _) = tried(&mut world, 100, Some("/bin/prog"));
-    assert_eq!(run.outcome, Some(Outcome::Interrupted));
+    assert_eq!(run.outcome, Some(SessionOutcome::Interrupted));
 }

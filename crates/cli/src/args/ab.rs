@@ -3,7 +3,7 @@
 use super::ExperimentArgs;
 use super::values::values;
 use clap::Args;
-use pagewise_model::trial::Quantity;
+use pagewise_model::trial::ComparedQuantity;
 use std::ffi::OsString;
 
 /// A share of time, given in percent.
@@ -23,10 +23,10 @@ impl std::str::FromStr for Percent {
 }
 
 /// Quantities that decide between commands.
-const GOALS: &[(Quantity, &str)] = &[
-    (Quantity::Time, "wall time"),
-    (Quantity::Cpu, "CPU time"),
-    (Quantity::Memory, "most memory of all processes"),
+const GOALS: &[(ComparedQuantity, &str)] = &[
+    (ComparedQuantity::Time, "wall time"),
+    (ComparedQuantity::Cpu, "CPU time"),
+    (ComparedQuantity::Memory, "most memory of all processes"),
 ];
 
 /// `pagewise ab`
@@ -44,7 +44,7 @@ Exit codes: 0 a verdict; 1 with --fail-if-slower: a command is proven slower, or
 its exit status differs; 1 with --fail-if-slower-than: a command exceeds that
 limit; 2 usage or failure; 3 cannot tell, or another experiment runs; 126 not
 executable; 127 not found; 130 interrupted.")]
-pub(crate) struct Ab {
+pub(crate) struct AbArgs {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
     /// Names of the commands, in order
@@ -52,7 +52,7 @@ pub(crate) struct Ab {
     pub(crate) names: Vec<String>,
     /// What to compare: time, cpu or memory
     #[arg(long, value_parser = values(GOALS), value_name = "GOAL", hide_possible_values = true, default_value = "time")]
-    pub(crate) goal: Quantity,
+    pub(crate) goal: ComparedQuantity,
     /// Exit with 1 if a command is proven slower than the first, or is rejected
     #[arg(long)]
     pub(crate) fail_if_slower: bool,

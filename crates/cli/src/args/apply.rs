@@ -23,7 +23,7 @@ drop-ins (systemd-analyze verify) and wrappers (sh -n). Then run the commands
 that it prints. Only a proven gain is applied; see --likely.
 
 Exit codes: 0 done, or nothing to do; 2 usage, refused or failed.")]
-pub(crate) struct Apply {
+pub(crate) struct ApplyArgs {
     /// The run: number from `pagewise history`, `last`, identifier or file [default: the newest]
     #[arg(conflicts_with_all = ["list", "undo"])]
     pub(crate) run: Option<String>,

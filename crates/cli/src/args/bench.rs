@@ -1,36 +1,38 @@
 //! `pagewise bench`
 
 use super::values::{named, values};
-use super::{Files, Patience};
+use super::{LockWaitArgs, SaveArgs};
 use clap::{Args, Subcommand};
-use pagewise_model::bench::pipe::{Consumption, Pages, Placement, Reader, Wait, Writer};
+use pagewise_model::bench::pipe::{
+    CpuPlacement, PipeConsumption, RungPages, RungReader, RungWait, RungWriter,
+};
 use pagewise_model::{Bytes, Nanos};
 use std::path::PathBuf;
 
 /// `pagewise bench`
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) what: BenchKind,
+    pub(crate) what: BenchCommand,
 }
 
 /// What is measured.
 #[derive(Debug, Subcommand)]
-pub(crate) enum BenchKind {
+pub(crate) enum BenchCommand {
     /// Pipes: every way to move bytes from one process to another, rung by rung
-    Pipe(Box<BenchPipe>),
+    Pipe(Box<PipeBenchArgs>),
     /// Loads: latency by working set and page size, reach of the TLB, bandwidth
-    Tlb(Box<BenchTlb>),
+    Tlb(Box<TlbBenchArgs>),
     /// Memory: the cost of a page before first use, for every way to get it
-    Memory(Box<BenchMemory>),
+    Memory(Box<MemoryBenchArgs>),
     /// Files: every way to read one, from open to close, warm and cold
-    File(Box<BenchFile>),
+    File(Box<FileBenchArgs>),
     /// Pinning: the cost of finding and holding pages, on base and huge pages
-    Pin(Box<BenchPin>),
+    Pin(Box<PinBenchArgs>),
     /// Forks: the cost for a parent by the memory it has touched, on base and huge pages
-    Fork(Box<BenchFork>),
+    Fork(Box<ForkBenchArgs>),
     /// Code: the cost of a jump by code size and page size, and the reach of the instruction TLB
-    Text(Box<BenchText>),
+    Text(Box<TextBenchArgs>),
 }
 
 /// `pagewise bench pipe`
@@ -51,7 +53,7 @@ that they pass on, which is safe only if the reader copies. They are marked.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchPipe {
+pub(crate) struct PipeBenchArgs {
     /// Run a short form: P1 to P5, frozen, frozen-adaptive; untouched and touched; 6 repeats of 40 ms
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) quick: bool,
@@ -75,10 +77,10 @@ pub(crate) struct BenchPipe {
     pub(crate) only: Vec<String>,
     /// Where the two processes run [default: on two cores]
     #[arg(long, value_parser = named(PLACEMENTS), value_name = "WHERE")]
-    pub(crate) placement: Option<Placement>,
+    pub(crate) placement: Option<CpuPlacement>,
     /// What the consumer does with the bytes [default: untouched,touched,socket]
     #[arg(long, value_parser = named(CONSUMPTIONS), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) consume: Vec<Consumption>,
+    pub(crate) consume: Vec<PipeConsumption>,
     /// Measure a grid of buffer and pipe sizes (for P1, P5 and frozen-busy, unless --only is given)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
@@ -90,27 +92,27 @@ pub(crate) struct BenchPipe {
     #[arg(long)]
     pub(crate) no_prices: bool,
     #[command(flatten)]
-    pub(crate) own: OwnRung,
+    pub(crate) own: OwnRungArgs,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }
 
 /// A rung of the user's own, and switches for every rung.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Your own rung, and switches for every rung")]
-pub(crate) struct OwnRung {
+pub(crate) struct OwnRungArgs {
     /// Measure your own rung: how bytes enter the pipe
     #[arg(long, value_parser = values(WRITERS), value_name = "WAY", conflicts_with = "only")]
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<RungWriter>,
     /// Measure your own rung: how bytes leave the pipe
     #[arg(long, value_parser = values(READERS), value_name = "WAY", conflicts_with = "only")]
-    pub(crate) reader: Option<Reader>,
+    pub(crate) reader: Option<RungReader>,
     /// Put buffers on huge pages: the same as --pages huge
     #[arg(long, conflicts_with = "pages")]
     pub(crate) huge: bool,
     /// Pages for the producer's buffers
     #[arg(long, value_parser = named(PAGES), value_name = "KIND")]
-    pub(crate) pages: Option<Pages>,
+    pub(crate) pages: Option<RungPages>,
     /// Refuse buffers unless they are proven to be on huge pages
     #[arg(long, conflicts_with = "untouched")]
     pub(crate) check_huge: bool,
@@ -122,7 +124,7 @@ pub(crate) struct OwnRung {
     pub(crate) poll: bool,
     /// How an end waits for the other
     #[arg(long, value_parser = values(WAITS), value_name = "HOW")]
-    pub(crate) wait: Option<Wait>,
+    pub(crate) wait: Option<RungWait>,
     /// Use the halves of one buffer in turn, instead of two buffers
     #[arg(long)]
     pub(crate) one_buffer: bool,
@@ -140,12 +142,12 @@ pub(crate) struct OwnRung {
 /// Where the result goes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The result")]
-pub(crate) struct BenchResult {
+pub(crate) struct BenchOutputArgs {
     /// Seed of the random order of repeats
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: SaveArgs,
     /// Write every repeat to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -166,9 +168,9 @@ pub(crate) struct BenchResult {
     pub(crate) quiet: bool,
 }
 
-impl BenchResult {
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { wait: None, no_wait: self.no_wait }
+impl BenchOutputArgs {
+    pub(crate) fn patience(&self) -> LockWaitArgs {
+        LockWaitArgs { wait: None, no_wait: self.no_wait }
     }
 }
 
@@ -179,59 +181,63 @@ mod pin;
 mod text;
 mod tlb;
 
-pub(crate) use file::{ARMS, BenchFile};
-pub(crate) use fork::BenchFork;
-pub(crate) use memory::BenchMemory;
-pub(crate) use pin::BenchPin;
-pub(crate) use text::{BenchText, CodePart};
-pub(crate) use tlb::{BenchTlb, WalkOrder, WalkPart};
+pub(crate) use file::{ARMS, FileBenchArgs};
+pub(crate) use fork::ForkBenchArgs;
+pub(crate) use memory::MemoryBenchArgs;
+pub(crate) use pin::PinBenchArgs;
+pub(crate) use text::{TextBenchArgs, TextPartChoice};
+pub(crate) use tlb::{TlbBenchArgs, TlbPartChoice, WalkOrder};
 
 /// How bytes get in.
-const WRITERS: &[(Writer, &str)] = &[
-    (Writer::Write, "write(2)"),
-    (Writer::Vmsplice, "vmsplice(2) of buffers that are reused (unsafe)"),
-    (Writer::SpliceFrozen, "splice(2) from a sealed memfd"),
-    (Writer::TeeSeed, "tee(2) of a seed pipe"),
-    (Writer::GiveDropped, "vmsplice(2) of pages that are replaced"),
-    (Writer::IoUring, "io_uring"),
+const WRITERS: &[(RungWriter, &str)] = &[
+    (RungWriter::Write, "write(2)"),
+    (RungWriter::Vmsplice, "vmsplice(2) of buffers that are reused (unsafe)"),
+    (RungWriter::SpliceFrozen, "splice(2) from a sealed memfd"),
+    (RungWriter::TeeSeed, "tee(2) of a seed pipe"),
+    (RungWriter::GiveDropped, "vmsplice(2) of pages that are replaced"),
+    (RungWriter::IoUring, "io_uring"),
 ];
 
 /// How bytes get out.
-const READERS: &[(Reader, &str)] = &[
-    (Reader::Read, "read(2)"),
-    (Reader::Splice, "splice(2)"),
-    (Reader::VmspliceOut, "vmsplice(2) out of the pipe"),
-    (Reader::IoUring, "io_uring"),
+const READERS: &[(RungReader, &str)] = &[
+    (RungReader::Read, "read(2)"),
+    (RungReader::Splice, "splice(2)"),
+    (RungReader::VmspliceOut, "vmsplice(2) out of the pipe"),
+    (RungReader::IoUring, "io_uring"),
 ];
 
 /// Pages of the producer's buffers.
-const PAGES: &[(&str, Pages, &str)] = &[
-    ("base", Pages::Base, "Base pages"),
-    ("huge", Pages::Huge, "Transparent huge pages"),
-    ("hugetlb", Pages::HugeTlb, "Pages of the reserved pool"),
+const PAGES: &[(&str, RungPages, &str)] = &[
+    ("base", RungPages::Base, "Base pages"),
+    ("huge", RungPages::Huge, "Transparent huge pages"),
+    ("hugetlb", RungPages::HugeTlb, "Pages of the reserved pool"),
 ];
 
 /// How an end waits while the other is not ready.
-const WAITS: &[(Wait, &str)] = &[
-    (Wait::Block, "Sleep in the call"),
-    (Wait::Poll, "poll(2), then the call"),
-    (Wait::Busy, "Repeat the call"),
-    (Wait::BusyPoll, "Repeat poll(2)"),
-    (Wait::Adaptive, "Spin while the other end is about to act, else sleep"),
+const WAITS: &[(RungWait, &str)] = &[
+    (RungWait::Block, "Sleep in the call"),
+    (RungWait::Poll, "poll(2), then the call"),
+    (RungWait::Busy, "Repeat the call"),
+    (RungWait::BusyPoll, "Repeat poll(2)"),
+    (RungWait::Adaptive, "Spin while the other end is about to act, else sleep"),
 ];
 
 /// Where the two processes run.
-const PLACEMENTS: &[(&str, Placement, &str)] = &[
-    ("one-core", Placement::SameCore, "Both on one core"),
-    ("two-cores", Placement::TwoCores, "Each on its own core"),
-    ("siblings", Placement::Siblings, "On two hardware threads of one core"),
-    ("free", Placement::Free, "Wherever the scheduler puts them"),
+const PLACEMENTS: &[(&str, CpuPlacement, &str)] = &[
+    ("one-core", CpuPlacement::SameCore, "Both on one core"),
+    ("two-cores", CpuPlacement::TwoCores, "Each on its own core"),
+    ("siblings", CpuPlacement::Siblings, "On two hardware threads of one core"),
+    ("free", CpuPlacement::Free, "Wherever the scheduler puts them"),
 ];
 
 /// Treatment of the bytes.
-const CONSUMPTIONS: &[(&str, Consumption, &str)] = &[
-    ("untouched", Consumption::Untouched, "The data is never read"),
-    ("touched", Consumption::Touched, "The consumer reads and checks every byte"),
-    ("socket", Consumption::ForwardedSocket, "The consumer forwards it to an AF_UNIX socket"),
-    ("file", Consumption::ForwardedFile, "The consumer forwards it to a file in the page cache"),
+const CONSUMPTIONS: &[(&str, PipeConsumption, &str)] = &[
+    ("untouched", PipeConsumption::Untouched, "The data is never read"),
+    ("touched", PipeConsumption::Touched, "The consumer reads and checks every byte"),
+    ("socket", PipeConsumption::ForwardedSocket, "The consumer forwards it to an AF_UNIX socket"),
+    (
+        "file",
+        PipeConsumption::ForwardedFile,
+        "The consumer forwards it to a file in the page cache",
+    ),
 ];

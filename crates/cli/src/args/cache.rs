@@ -21,27 +21,27 @@ cache: dropped data must be read from disk again.
 Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before, or a
 save or restore was incomplete; 2 usage or failure; 3 refused, or done in part;
 130 interrupted.")]
-pub(crate) struct Cache {
+pub(crate) struct CacheArgs {
     #[command(subcommand)]
-    pub(crate) verb: CacheVerb,
+    pub(crate) verb: CacheCommand,
 }
 
 /// Actions on the page cache of files.
 #[derive(Debug, Subcommand)]
-pub(crate) enum CacheVerb {
+pub(crate) enum CacheCommand {
     /// Show what is cached, on which pages, and (root) in which folio sizes
     #[command(after_help = "\
 Examples:
   pagewise cache show /usr/lib/x86_64-linux-gnu/libc.so.6
   pagewise cache show --json *.db > cached.json")]
-    Show(CachedFiles),
+    Show(CacheFileArgs),
     /// Drop files from the page cache, unless a process maps them
     #[command(after_help = "\
 Examples:
   pagewise cache evict big.db && time ./report big.db       a cold start
 
 Files with data that is not on disk yet are refused: run sync FILE first.")]
-    Evict(CachedFiles),
+    Evict(CacheFileArgs),
     /// Drop files and read them back in huge folios
     #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ Examples:
 Every process that maps the file afterwards, at congruent addresses, has it on
 huge pages, without any setting. The system may reclaim idle cache; use
 pagewise cache lock to keep it.")]
-    Huge(CachedFiles),
+    Huge(CacheFileArgs),
     /// Read files and lock them in memory until interrupted
     #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ Examples:
   pagewise cache lock --for 30m index.bin
 
 The limit on locked memory of this account applies (ulimit -l).")]
-    Lock(LockedFiles),
+    Lock(CacheLockArgs),
     /// Save which pages of files are in the page cache, for restore
     #[command(after_help = "\
 Examples:
@@ -73,7 +73,7 @@ group of 16 pages counts as not cached if its first page is not.
 
 Exit codes: 0 saved; 1 saved, but files were left out (they are named); 2 usage
 or failure; 130 interrupted.")]
-    Save(SavedPages),
+    Save(CacheSaveArgs),
     /// Read saved pages back into the page cache, after a restart
     #[command(after_help = "\
 Examples:
@@ -87,12 +87,12 @@ wait for memory.
 
 Exit codes: 0 all saved pages are cached; 1 some are not; 2 usage or failure;
 130 interrupted.")]
-    Restore(RestoredPages),
+    Restore(CacheRestoreArgs),
 }
 
 /// Whose pages are saved, and where.
 #[derive(Debug, Args)]
-pub(crate) struct SavedPages {
+pub(crate) struct CacheSaveArgs {
     /// Write the list to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -113,7 +113,7 @@ pub(crate) struct SavedPages {
 
 /// The list that is restored, and how.
 #[derive(Debug, Args)]
-pub(crate) struct RestoredPages {
+pub(crate) struct CacheRestoreArgs {
     /// Read at most SIZE per second
     #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
     pub(crate) rate: Option<Bytes>,
@@ -140,7 +140,7 @@ fn parse_rate(text: &str) -> Result<Bytes, String> {
 
 /// Files whose page cache is looked at or changed.
 #[derive(Debug, Args)]
-pub(crate) struct CachedFiles {
+pub(crate) struct CacheFileArgs {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -151,10 +151,10 @@ pub(crate) struct CachedFiles {
 
 /// Files that are locked in memory.
 #[derive(Debug, Args)]
-pub(crate) struct LockedFiles {
+pub(crate) struct CacheLockArgs {
     /// Stop after TIME, such as 90s, 30m or 1h
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) time: Option<Nanos>,
     #[command(flatten)]
-    pub(crate) what: CachedFiles,
+    pub(crate) what: CacheFileArgs,
 }

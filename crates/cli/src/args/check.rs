@@ -1,6 +1,6 @@
 //! `pagewise check`
 
-use super::Patience;
+use super::LockWaitArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pagewise ab.
 Exit codes: 0 all budgets are kept; 1 one is broken; 2 usage, or a program that
 failed; 3 the runs do not settle it, faults cannot be recorded here, or another
 experiment runs; 130 interrupted.")]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// Check only the budgets of these names
     pub(crate) names: Vec<String>,
     /// Read budgets from FILE
@@ -52,7 +52,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) patience: LockWaitArgs,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

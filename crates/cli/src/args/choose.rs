@@ -2,10 +2,10 @@
 
 use super::bench::{ARMS, WalkOrder};
 use super::values::values;
-use super::{Html, Patience};
+use super::{HtmlArgs, LockWaitArgs};
 use clap::Args;
 use pagewise_model::Bytes;
-use pagewise_model::bench::file::Arm;
+use pagewise_model::bench::file::ReadWay;
 use std::path::PathBuf;
 
 /// `pagewise choose`
@@ -23,7 +23,7 @@ when the bytes are copied. Ways in place sum every word in the mapping.
 
 Exit codes: 0 done; 2 usage or failure; 3 no requested way has prices, or
 another experiment runs; 130 interrupted.")]
-pub(crate) struct Choose {
+pub(crate) struct ChooseArgs {
     /// The file to read
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) struct Choose {
         value_delimiter = ',',
         hide_possible_values = true
     )]
-    pub(crate) arm: Vec<Arm>,
+    pub(crate) arm: Vec<ReadWay>,
     /// Measure the prices again, even if saved ones exist
     #[arg(long)]
     pub(crate) calibrate: bool,
@@ -68,9 +68,9 @@ pub(crate) struct Choose {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) page: Html,
+    pub(crate) page: HtmlArgs,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) patience: LockWaitArgs,
     /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -1,6 +1,6 @@
 //! `pagewise compare` and `pagewise history`
 
-use super::{Html, Percent};
+use super::{HtmlArgs, Percent};
 use clap::Args;
 
 /// `pagewise compare`
@@ -20,7 +20,7 @@ differences compare both programs in one session: pagewise ab.
 Exit codes: 0 done, or within the limit; 1 with --limit: a run takes more time
 than that; 2 usage or failure; 3 with --limit: cannot tell, or the machines
 differ.")]
-pub(crate) struct Compare {
+pub(crate) struct CompareArgs {
     /// Numbers, identifiers or files of the runs
     #[arg(value_name = "RUN", required = true, num_args = 2..)]
     pub(crate) runs: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) page: Html,
+    pub(crate) page: HtmlArgs,
 }
 
 /// `pagewise history`
@@ -48,7 +48,7 @@ medians of its plain runs, oldest first, and the change from first to last.
 
 Either list ends with lost gains: gains that were proven once, and that pagewise
 recheck found to be lost or a later session rules out.")]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     /// List only runs of the program with this file name
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,

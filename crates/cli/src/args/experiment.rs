@@ -1,22 +1,22 @@
 //! Options that every experiment takes.
 
-use super::Files;
+use super::SaveArgs;
 use super::values::values;
 use clap::Args;
 use pagewise_model::Nanos;
-use pagewise_model::spec::StdoutTo;
+use pagewise_model::spec::StdoutTarget;
 use std::path::PathBuf;
 
 /// Where the program's standard output goes during timed runs, the same for all arms.
-pub(crate) const OUTPUTS: &[(StdoutTo, &str)] = &[
-    (StdoutTo::Pipe, "A pipe that is read at once"),
-    (StdoutTo::Null, "/dev/null, for which grep, tar and others do no work"),
-    (StdoutTo::File, "A file in a scratch directory"),
+pub(crate) const OUTPUTS: &[(StdoutTarget, &str)] = &[
+    (StdoutTarget::Pipe, "A pipe that is read at once"),
+    (StdoutTarget::Null, "/dev/null, for which grep, tar and others do no work"),
+    (StdoutTarget::File, "A file in a scratch directory"),
 ];
 
 /// What to do while another experiment runs on this machine.
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct Patience {
+pub(crate) struct LockWaitArgs {
     /// Wait this long for another experiment on this machine to end, such as 1h [default: 5m]
     #[arg(long, value_name = "TIME")]
     pub(crate) wait: Option<Nanos>,
@@ -25,7 +25,7 @@ pub(crate) struct Patience {
     pub(crate) no_wait: bool,
 }
 
-impl Patience {
+impl LockWaitArgs {
     /// Default time to wait.
     const USUAL: Nanos = Nanos::secs(5 * 60);
 
@@ -49,7 +49,7 @@ pub(crate) struct ExperimentArgs {
     pub(crate) input: Option<PathBuf>,
     /// Send standard output of timed runs here
     #[arg(long, value_parser = values(OUTPUTS), default_value = "pipe", value_name = "KIND")]
-    pub(crate) stdout: StdoutTo,
+    pub(crate) stdout: StdoutTarget,
     /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE")]
     pub(crate) outputs: Vec<PathBuf>,
@@ -69,12 +69,12 @@ pub(crate) struct ExperimentArgs {
     #[arg(long)]
     pub(crate) ignore_failure: bool,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) patience: LockWaitArgs,
     /// Seed of the random order of runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: SaveArgs,
     /// Print the whole report: every cost with its evidence, every arm with its reason, all remedies
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,

@@ -1,11 +1,11 @@
 //! `pagewise faults`
 
-use super::Files;
+use super::SaveArgs;
 use super::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
-use pagewise_model::fault::{Budgets, Stacks};
-use pagewise_report::faults::Form;
+use pagewise_model::fault::{FaultBudgets, StackRecording};
+use pagewise_report::faults::FaultListForm;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -57,16 +57,16 @@ Exit codes: the program's own, or its signal (with -p: 0); 1 a budget is broken
 (a failed program keeps its own status); 3 faults cannot be recorded here, or
 records were lost and a budget cannot be judged; 125 could not be started, 126
 not executable, 127 not found; 2 bad usage, or no such process.")]
-pub(crate) struct Faults {
+pub(crate) struct FaultsArgs {
     /// Print every fault on standard output
     #[arg(long)]
     pub(crate) all: bool,
     /// Print every fault in this form
     #[arg(long, value_parser = values(FORMS), value_name = "FORM")]
-    pub(crate) format: Option<Form>,
+    pub(crate) format: Option<FaultListForm>,
     /// User stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
-    stacks: WhichStacks,
+    stacks: StackChoice,
     /// Print the whole report: every figure with its evidence, every table
     #[arg(long, short, conflicts_with_all = ["json", "all", "format"])]
     pub(crate) verbose: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Faults {
     #[arg(long)]
     pub(crate) account: bool,
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: SaveArgs,
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
@@ -133,26 +133,26 @@ pub(crate) struct Faults {
 }
 
 /// The form of the list.
-const FORMS: &[(Form, &str)] = &[
-    (Form::Table, "All fields in columns"),
-    (Form::Pagein, "The columns of pagein: number, page, code or data, ns, instruction"),
-    (Form::Json, "JSON Lines"),
-    (Form::Folded, "Folded stacks weighted by count, for flame graphs"),
-    (Form::FoldedNs, "Folded stacks weighted by nanoseconds"),
-    (Form::Perf, "The text format of perf script"),
-    (Form::Chrome, "Trace events, for Perfetto and Chrome"),
-    (Form::Firefox, "A profile for Firefox Profiler, with a marker for each fault"),
-    (Form::Pprof, "Stacks by count and by nanoseconds, for pprof (binary)"),
-    (Form::Otlp, "The same for OpenTelemetry: its profiles (binary)"),
+const FORMS: &[(FaultListForm, &str)] = &[
+    (FaultListForm::Table, "All fields in columns"),
+    (FaultListForm::Pagein, "The columns of pagein: number, page, code or data, ns, instruction"),
+    (FaultListForm::Json, "JSON Lines"),
+    (FaultListForm::Folded, "Folded stacks weighted by count, for flame graphs"),
+    (FaultListForm::FoldedNs, "Folded stacks weighted by nanoseconds"),
+    (FaultListForm::Perf, "The text format of perf script"),
+    (FaultListForm::Chrome, "Trace events, for Perfetto and Chrome"),
+    (FaultListForm::Firefox, "A profile for Firefox Profiler, with a marker for each fault"),
+    (FaultListForm::Pprof, "Stacks by count and by nanoseconds, for pprof (binary)"),
+    (FaultListForm::Otlp, "The same for OpenTelemetry: its profiles (binary)"),
     (
-        Form::Html,
+        FaultListForm::Html,
         "An HTML page with a picture: one cell for each page, by the time of its first touch",
     ),
 ];
 
 /// User stacks to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhichStacks {
+pub(crate) enum StackChoice {
     /// Some thousand faults a second, by unwind tables: enough to name callers at little cost
     Sample,
     /// Every fault, by frame pointers: for programs built with them
@@ -163,19 +163,19 @@ pub(crate) enum WhichStacks {
     None,
 }
 
-impl Faults {
+impl FaultsArgs {
     /// The list that was asked for.
-    pub(crate) fn list(&self) -> Option<Form> {
-        self.format.or_else(|| self.all.then_some(Form::Table))
+    pub(crate) fn list(&self) -> Option<FaultListForm> {
+        self.format.or_else(|| self.all.then_some(FaultListForm::Table))
     }
 
     /// The stacks that were asked for.
-    pub(crate) const fn stacks(&self) -> Stacks {
+    pub(crate) const fn stacks(&self) -> StackRecording {
         match self.stacks {
-            WhichStacks::Sample => Stacks::Sampled,
-            WhichStacks::Fp => Stacks::FramePointers,
-            WhichStacks::Dwarf => Stacks::Copied,
-            WhichStacks::None => Stacks::None,
+            StackChoice::Sample => StackRecording::Sampled,
+            StackChoice::Fp => StackRecording::FramePointers,
+            StackChoice::Dwarf => StackRecording::Copied,
+            StackChoice::None => StackRecording::None,
         }
     }
 
@@ -185,8 +185,8 @@ impl Faults {
     }
 
     /// The budgets that were given.
-    pub(crate) const fn budgets(&self) -> Budgets {
-        Budgets {
+    pub(crate) const fn budgets(&self) -> FaultBudgets {
+        FaultBudgets {
             most_faults: self.max_faults,
             most_major_faults: self.max_major,
             most_touched_pages: self.max_touched_pages,

@@ -21,7 +21,7 @@ counts. Any other file counts as a host of its own.
 
 Exit codes: 0 done; 2 usage, or a file that is no saved run; 3 no arm has an
 answer.")]
-pub(crate) struct Merge {
+pub(crate) struct MergeArgs {
     /// Directories and files of saved runs
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
@@ -44,21 +44,21 @@ Examples:
 
 pagewise has no daemon: existing engines run it on every host. docs/fleet.md
 goes through all steps.")]
-pub(crate) struct Fleet {
+pub(crate) struct FleetArgs {
     #[command(subcommand)]
-    pub(crate) verb: FleetVerb,
+    pub(crate) verb: FleetCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum FleetVerb {
+pub(crate) enum FleetCommand {
     /// Print a script that measures the remedy of a run on many hosts
-    Script(FleetScript),
+    Script(FleetScriptArgs),
 }
 
 /// `pagewise fleet script`
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("engine").required(true).args(["slurm", "ansible", "kubernetes"]))]
-pub(crate) struct FleetScript {
+pub(crate) struct FleetScriptArgs {
     /// The run: number from `pagewise history`, `last`, identifier or file [default: the newest]
     #[arg(value_name = "RUN")]
     pub(crate) run: Option<String>,

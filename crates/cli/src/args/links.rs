@@ -12,7 +12,7 @@ Examples:
   pagewise links --remove ~/.local/lib/pagewise
 
 Files that are not links to a pagewise are never overwritten or removed.")]
-pub(crate) struct Links {
+pub(crate) struct LinksArgs {
     /// The directory, which must exist
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,

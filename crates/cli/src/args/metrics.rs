@@ -14,7 +14,7 @@ Prints one sample of this host in Prometheus' text format: page faults, huge
 pages, page tables, memory pressure, the processes that pay most for pages, and
 the state of applied receipts (pagewise recheck). At most 200 series. A file is
 replaced as a whole. Run it by a timer; see docs/fleet.md.")]
-pub(crate) struct ExportMetrics {
+pub(crate) struct MetricsArgs {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -22,29 +22,38 @@ mod top;
 mod tune;
 mod values;
 
-pub(crate) use ab::{Ab, Percent};
-pub(crate) use apply::Apply;
+pub(crate) use ab::{AbArgs, Percent};
+pub(crate) use apply::ApplyArgs;
 pub(crate) use bench::{
-    Bench, BenchFile, BenchFork, BenchKind, BenchMemory, BenchPin, BenchPipe, BenchResult,
-    BenchText, BenchTlb, CodePart, OwnRung, WalkPart,
+    BenchArgs, BenchCommand, BenchOutputArgs, FileBenchArgs, ForkBenchArgs, MemoryBenchArgs,
+    OwnRungArgs, PinBenchArgs, PipeBenchArgs, TextBenchArgs, TextPartChoice, TlbBenchArgs,
+    TlbPartChoice,
 };
-pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages, SavedPages};
-pub(crate) use check::Check;
-pub(crate) use choose::Choose;
-pub(crate) use compare::{Compare, History};
-pub(crate) use experiment::{ExperimentArgs, Patience};
-pub(crate) use faults::Faults;
-pub(crate) use files::{Files, Html};
-pub(crate) use fleet::{Fleet, FleetScript, FleetVerb, Merge};
-pub(crate) use links::Links;
-pub(crate) use metrics::ExportMetrics;
-pub(crate) use order::{CheckOrder, Close, Emit, Hooks, Order, OrderVerb, Predict, Record};
-pub(crate) use page::Page;
-pub(crate) use profile::Profile;
-pub(crate) use recheck::Recheck;
-pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
-pub(crate) use top::Top;
-pub(crate) use tune::{ServiceArgs, Tune};
+pub(crate) use cache::{
+    CacheArgs, CacheCommand, CacheFileArgs, CacheLockArgs, CacheRestoreArgs, CacheSaveArgs,
+};
+pub(crate) use check::CheckArgs;
+pub(crate) use choose::ChooseArgs;
+pub(crate) use compare::{CompareArgs, HistoryArgs};
+pub(crate) use experiment::{ExperimentArgs, LockWaitArgs};
+pub(crate) use faults::FaultsArgs;
+pub(crate) use files::{HtmlArgs, SaveArgs};
+pub(crate) use fleet::{FleetArgs, FleetCommand, FleetScriptArgs, MergeArgs};
+pub(crate) use links::LinksArgs;
+pub(crate) use metrics::MetricsArgs;
+pub(crate) use order::{
+    OrderArgs, OrderCheckArgs, OrderCloseArgs, OrderCommand, OrderEmitArgs, OrderHooksArgs,
+    OrderPredictArgs, OrderRecordArgs,
+};
+pub(crate) use page::PageArgs;
+pub(crate) use profile::ProfileArgs;
+pub(crate) use recheck::RecheckArgs;
+pub(crate) use text::{
+    TextArgs, TextCollapseArgs, TextCommand, TextExplainArgs, TextFoldArgs, TextKeepArgs,
+    TextStatusArgs, TextSystemArgs, TextUndoArgs, TextWarmArgs,
+};
+pub(crate) use top::TopArgs;
+pub(crate) use tune::{ServiceArgs, TuneArgs};
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -59,10 +68,10 @@ use std::path::PathBuf;
 #[command(name = "pagewise", version, after_help = EXAMPLES, max_term_width = 80)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
     /// Colour the output: auto follows the terminal and NO_COLOR
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
-    pub(crate) color: When,
+    pub(crate) color: ColourChoice,
 }
 
 const EXAMPLES: &str = "\
@@ -90,7 +99,7 @@ Exit codes: 0 done, 1 a check failed, 2 usage or failure, 3 cannot tell.
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColourChoice {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
@@ -101,72 +110,72 @@ pub(crate) enum When {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Diagnose a program, try remedies, prove the gain, print how to keep it
-    Tune(Box<Tune>),
+    Tune(Box<TuneArgs>),
     /// Test whether commands differ in time, CPU or memory
-    Ab(Ab),
+    Ab(AbArgs),
     /// Start a program with remedies
-    Run(Run),
+    Run(RunArgs),
     /// Show where the time went: what was done, why, and who called it
-    Profile(Profile),
+    Profile(ProfileArgs),
     /// Record every page fault: its cost, its caller, its page; check budgets in builds
-    Faults(Box<Faults>),
+    Faults(Box<FaultsArgs>),
     /// Check budgets of faults, copies, memory and time in a build: pagewise.toml
-    Check(Check),
+    Check(CheckArgs),
     /// Measure what each technique gains on this machine: pipes, page sizes, first touches, files
-    Bench(Bench),
+    Bench(BenchArgs),
     /// Show which processes of this host pay for pages: faults, page tables, huge pages
-    Top(Top),
+    Top(TopArgs),
     /// Follow an address through the page table: levels, page, frame, mapping, neighbours
-    Page(Page),
+    Page(PageArgs),
     /// Order functions, variables and object files so that a start touches fewer pages
-    Order(Order),
+    Order(OrderArgs),
     /// Show which code is on huge pages, and put more of it there
-    Text(Text),
+    Text(TextArgs),
     /// Show, drop, lock, save or restore the page cache of files, or hold it in huge folios
-    Cache(Cache),
+    Cache(CacheArgs),
     /// Predict the fastest way to read a file on this machine, as it is cached now
-    Choose(Choose),
+    Choose(ChooseArgs),
     /// Show what this machine, kernel and account allow, and what disturbs measurements
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Print a saved run again
-    Show(Show),
+    Show(ShowArgs),
     /// Write a proven remedy into systemd, a wrapper or a container, or undo it
-    Apply(Box<Apply>),
+    Apply(Box<ApplyArgs>),
     /// Measure proven gains again: after an update of kernel or program, or by a timer
-    Recheck(Recheck),
+    Recheck(RecheckArgs),
     /// Compare saved runs of different versions, machines or days
-    Compare(Compare),
+    Compare(CompareArgs),
     /// List saved runs, or show how the time of each program changed
-    History(History),
+    History(HistoryArgs),
     /// Pool the sessions of many hosts into one answer
-    Merge(Merge),
+    Merge(MergeArgs),
     /// Print scripts for Slurm, Ansible or Kubernetes that measure a remedy on many hosts
-    Fleet(Box<Fleet>),
+    Fleet(Box<FleetArgs>),
     /// Print one sample of this host's page costs in Prometheus' text format
-    ExportMetrics(ExportMetrics),
+    ExportMetrics(MetricsArgs),
     /// Concatenate files, like cat, in the fastest safe way
     #[command(disable_help_flag = true, after_help = CAT_HELP)]
-    Cat(Tool),
+    Cat(ToolArgs),
     /// Copy files or standard input and show progress, like pv
     #[command(disable_help_flag = true, after_help = METER_HELP)]
-    Meter(Tool),
+    Meter(ToolArgs),
     /// Copy standard input to files and standard output, like tee
     #[command(disable_help_flag = true, after_help = TEE_HELP)]
-    Tee(Tool),
+    Tee(ToolArgs),
     /// Link cat, meter and tee into a directory under their usual names
-    Links(Links),
+    Links(LinksArgs),
     /// Print the completion script for a shell
-    Completions(Completions),
+    Completions(CompletionsArgs),
     /// Print the manual page of pagewise or of one command
-    Man(Man),
+    Man(ManArgs),
     /// A helper of another pagewise process
     #[command(name = "__helper", hide = true)]
-    Helper(Helper),
+    Helper(HelperArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// True for a command that a person starts, other than a filter in a pipeline. It repairs what a killed
     /// run has left.
     pub(crate) const fn may_repair(&self) -> bool {
@@ -184,7 +193,7 @@ impl Command {
 
 /// A tool for pipelines, which reads its own command line.
 #[derive(Debug, Args)]
-pub(crate) struct Tool {
+pub(crate) struct ToolArgs {
     /// Options and files; `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
@@ -216,7 +225,7 @@ that needs privileges works.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
 126 not executable, 127 not found, 2 bad usage.")]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Remedies, separated by commas, each NAME or NAME=PARAMETER
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub(crate) with: String,
@@ -244,7 +253,7 @@ Examples:
   pagewise doctor
   pagewise doctor --verbose
   pagewise doctor --prices --json > machine.json")]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// Also print everything that works here and all facts about the machine
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,
@@ -255,7 +264,7 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) prices: bool,
     #[command(flatten)]
-    pub(crate) page: Html,
+    pub(crate) page: HtmlArgs,
 }
 
 /// `pagewise show`
@@ -270,7 +279,7 @@ Examples:
 
 --open starts $BROWSER, or xdg-open without it, on a page that it keeps in the
 state directory. Pages and pictures need no other files and no network.")]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest
     /// run]; ./3 is a file named 3
     pub(crate) run: Option<String>,
@@ -310,7 +319,7 @@ pub(crate) struct Show {
 Examples:
   pagewise completions bash > ~/.local/share/bash-completion/completions/pagewise
   pagewise completions fish | source")]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
@@ -322,16 +331,16 @@ pub(crate) struct Completions {
 Examples:
   pagewise man > pagewise.1
   pagewise man tune | man -l -")]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// The command
     pub(crate) command: Option<String>,
 }
 
 /// Hidden: the helper processes that pagewise starts.
 #[derive(Debug, Args)]
-pub(crate) struct Helper {
+pub(crate) struct HelperArgs {
     /// Purpose of the helper
-    pub(crate) part: Part,
+    pub(crate) part: HelperRole,
     /// Number of the inherited socket; absent for `touch`
     pub(crate) fd: Option<i32>,
 }
@@ -339,7 +348,7 @@ pub(crate) struct Helper {
 /// Purpose of a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub(crate) enum Part {
+pub(crate) enum HelperRole {
     /// The supervising process of an experiment
     Supervise,
     /// The recording process of `faults`
@@ -368,7 +377,7 @@ mod tests {
     fn commands_keep_their_own_options() {
         let cli =
             Cli::try_parse_from(["pagewise", "run", "--with", "place", "--", "ls", "-l", "--"]);
-        let Command::Run(run) = cli.expect("a valid line").command else { panic!("not run") };
+        let CliCommand::Run(run) = cli.expect("a valid line").command else { panic!("not run") };
         assert_eq!(run.command, ["ls", "-l", "--"]);
     }
 }

@@ -1,11 +1,11 @@
 //! `pagewise order`
 
 use super::values::values;
-use super::{Html, Patience};
+use super::{HtmlArgs, LockWaitArgs};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use pagewise_model::Nanos;
-use pagewise_model::pieces::By;
+use pagewise_model::pieces::OrderUnit;
 use pagewise_report::order::Linker;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use strum::VariantNames;
 
 /// `pagewise order`
 #[derive(Debug, Args)]
-pub(crate) struct Order {
+pub(crate) struct OrderArgs {
     #[command(subcommand)]
-    pub(crate) verb: OrderVerb,
+    pub(crate) verb: OrderCommand,
 }
 
 /// Actions on order.
 #[derive(Debug, Subcommand)]
-pub(crate) enum OrderVerb {
+pub(crate) enum OrderCommand {
     /// Run a program and list the functions that it calls, by their first calls
     #[command(after_help = "\
 Examples:
@@ -44,7 +44,7 @@ with --pages, which lists all functions on the pages that the program touches.
 
 Exit codes: those of the program; 2 usage or failure; 3 cannot be recorded
 here.")]
-    Record(Record),
+    Record(OrderRecordArgs),
     /// Write source code of hooks, with which a rebuilt program records its own first calls
     #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ program runs a little slower, and is otherwise unchanged. Without PAGEWISE_CALLS
 it writes nothing.
 
 Exit codes: 0 done; 2 usage or failure.")]
-    Hooks(Hooks),
+    Hooks(OrderHooksArgs),
     /// Compute a link order from object files, without a run
     #[command(after_help = "\
 Examples:
@@ -77,7 +77,7 @@ Functions and variables can be placed only if each has its own section: compile
 with -ffunction-sections -fdata-sections. rustc always does this.
 
 Exit codes: 0 done; 2 usage, or files that are no object files.")]
-    Close(Close),
+    Close(OrderCloseArgs),
     /// Write an order in the form of a linker, with the lines to use it
     #[command(after_help = "\
 Examples:
@@ -97,7 +97,7 @@ With -o, standard output shows how to use the file; without it, standard output
 holds the order.
 
 Exit codes: 0 done; 2 usage, or what this linker cannot do.")]
-    Emit(Emit),
+    Emit(OrderEmitArgs),
     /// Predict the code that starts of a program touch, as it is linked and in other orders
     #[command(after_help = "\
 Examples:
@@ -121,7 +121,7 @@ A called function counts with all its pages. With --touched (one file for each
 order), only the pages that the run touched count.
 
 Exit codes: 0 done; 2 usage or failure.")]
-    Predict(Predict),
+    Predict(OrderPredictArgs),
     /// Check that a linker followed an order, and compare the cost of starting both builds
     #[command(after_help = "\
 Examples:
@@ -135,14 +135,14 @@ when the program ends. Then compares the time of both by the experiment of `ab`.
 Exit codes: 0 done; 1 the linker did not follow the order: less than 95% of the
 names were found, or less than 98% of neighbours lie in order; 2 usage or
 failure; 3 cannot be measured here, or another experiment runs.")]
-    Check(CheckOrder),
+    Check(OrderCheckArgs),
 }
 
 /// Pages of code as a picture.
 #[derive(Debug, Args)]
-pub(crate) struct Drawn {
+pub(crate) struct CodeMapArgs {
     #[command(flatten)]
-    pub(crate) page: Html,
+    pub(crate) page: HtmlArgs,
     /// Also draw the pages of code as characters, by first touch
     #[arg(long)]
     pub(crate) map: bool,
@@ -150,7 +150,7 @@ pub(crate) struct Drawn {
 
 /// `pagewise order check`
 #[derive(Debug, Args)]
-pub(crate) struct CheckOrder {
+pub(crate) struct OrderCheckArgs {
     /// The program linked without the order
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
@@ -179,9 +179,9 @@ pub(crate) struct CheckOrder {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) drawn: Drawn,
+    pub(crate) drawn: CodeMapArgs,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) patience: LockWaitArgs,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -192,7 +192,7 @@ pub(crate) struct CheckOrder {
 
 /// `pagewise order hooks`
 #[derive(Debug, Args)]
-pub(crate) struct Hooks {
+pub(crate) struct OrderHooksArgs {
     /// Write pagewise_hooks.c there
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
@@ -200,7 +200,7 @@ pub(crate) struct Hooks {
 
 /// `pagewise order record`
 #[derive(Debug, Args)]
-pub(crate) struct Record {
+pub(crate) struct OrderRecordArgs {
     /// Record the libraries of the program as well
     #[arg(long)]
     pub(crate) libraries: bool,
@@ -232,7 +232,7 @@ pub(crate) struct Record {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) drawn: Drawn,
+    pub(crate) drawn: CodeMapArgs,
     /// The command
     #[arg(last = true, required_unless_present_any = ["merge", "hooks"], value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -240,7 +240,7 @@ pub(crate) struct Record {
 
 /// `pagewise order predict`
 #[derive(Debug, Args)]
-pub(crate) struct Predict {
+pub(crate) struct OrderPredictArgs {
     /// Files with orders, one for each workload; - is standard input
     #[arg(required = true, value_name = "ORDER")]
     pub(crate) orders: Vec<PathBuf>,
@@ -260,7 +260,7 @@ pub(crate) struct Predict {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) drawn: Drawn,
+    pub(crate) drawn: CodeMapArgs,
 }
 
 /// A weight: a positive number.
@@ -271,7 +271,7 @@ fn weight(text: &str) -> Result<f64, String> {
 
 /// `pagewise order emit`
 #[derive(Debug, Args)]
-pub(crate) struct Emit {
+pub(crate) struct OrderEmitArgs {
     /// Files with orders, one for each workload; - is standard input
     #[arg(required = true, value_name = "ORDER")]
     pub(crate) orders: Vec<PathBuf>,
@@ -284,7 +284,7 @@ pub(crate) struct Emit {
     pub(crate) linker: Linker,
     /// Kind of the names
     #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "function")]
-    pub(crate) by: By,
+    pub(crate) by: OrderUnit,
     /// Find the names in this program, or in these object files and archives
     #[arg(long = "for", value_name = "FILE", num_args = 1..)]
     pub(crate) builds: Vec<PathBuf>,
@@ -295,7 +295,7 @@ pub(crate) struct Emit {
 
 /// `pagewise order close`
 #[derive(Debug, Args)]
-pub(crate) struct Close {
+pub(crate) struct OrderCloseArgs {
     /// Object files and archives, in the order in which they are linked
     #[arg(required = true, value_name = "OBJECT")]
     pub(crate) objects: Vec<PathBuf>,
@@ -304,12 +304,12 @@ pub(crate) struct Close {
     pub(crate) entry: Vec<String>,
     /// Pieces to put in order
     #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "object")]
-    pub(crate) by: By,
+    pub(crate) by: OrderUnit,
 }
 
 /// Pieces that are put in order.
-const BY: &[(By, &str)] = &[
-    (By::Object, "Object files and members of archives"),
-    (By::Function, "Functions"),
-    (By::Variable, "Variables"),
+const BY: &[(OrderUnit, &str)] = &[
+    (OrderUnit::Object, "Object files and members of archives"),
+    (OrderUnit::Function, "Functions"),
+    (OrderUnit::Variable, "Variables"),
 ];

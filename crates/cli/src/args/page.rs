@@ -1,7 +1,7 @@
 //! `pagewise page`
 
 use clap::Args;
-use pagewise_model::address::Address;
+use pagewise_model::address::VirtualAddress;
 
 /// `pagewise page`
 #[derive(Debug, Args)]
@@ -21,17 +21,17 @@ count of mappings and folio need root.
 
 Exit codes: 0 done, also if nothing is mapped there; 2 bad usage, no such
 process or not allowed; 3 the page tables of this processor are not known.")]
-pub(crate) struct Page {
+pub(crate) struct PageArgs {
     /// The process
     #[arg(value_name = "PID", required_unless_present = "explain")]
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
     /// Addresses in its memory
     #[arg(value_name = "ADDR", required_unless_present = "explain")]
-    pub(crate) addresses: Vec<Address>,
+    pub(crate) addresses: Vec<VirtualAddress>,
     /// Explain the numbers themselves, without a process
     #[arg(long, value_name = "ADDR", num_args = 1.., conflicts_with_all = ["pid", "addresses"])]
-    pub(crate) explain: Vec<Address>,
+    pub(crate) explain: Vec<VirtualAddress>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,6 @@
 //! `pagewise profile`
 
-use super::Files;
+use super::SaveArgs;
 use super::values::values;
 use clap::Args;
 use pagewise_model::Nanos;
@@ -48,7 +48,7 @@ standard output holds only the document; the program's goes to standard error.
 
 Exit codes: the program's own, or its signal (with -p: 0); 125 could not be
 started, 126 not executable, 127 not found, 2 bad usage, or no such process.")]
-pub(crate) struct Profile {
+pub(crate) struct ProfileArgs {
     /// Show the callers of each bucket, or of the buckets with this name
     #[arg(long, value_name = "BUCKET", num_args = 0..=1, default_missing_value = "all")]
     pub(crate) graph: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct Profile {
     #[arg(long, value_parser = values(FORMS), value_name = "FORM", conflicts_with_all = ["json", "memory", "graph"])]
     pub(crate) format: Option<ProfileForm>,
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: SaveArgs,
     /// Time each page fault, to show fault time by kind; each fault takes about 1 us longer, and the
     /// report shows this cost
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `pagewise recheck`
 
-use super::Patience;
+use super::LockWaitArgs;
 use clap::Args;
 use pagewise_model::Nanos;
 
@@ -19,7 +19,7 @@ not repeated.
 
 Exit codes: 0 all hold; 1 one has vanished; 2 usage or failure; 3 the runs do
 not settle it, or another experiment runs; 130 interrupted.")]
-pub(crate) struct Recheck {
+pub(crate) struct RecheckArgs {
     /// Runs with a proven gain: numbers from `pagewise history`, `last`, identifiers or files
     #[arg(value_name = "RUN")]
     pub(crate) runs: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Recheck {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) patience: Patience,
+    pub(crate) patience: LockWaitArgs,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

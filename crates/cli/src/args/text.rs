@@ -1,7 +1,7 @@
 //! `pagewise text`
 
 use clap::{Args, Subcommand};
-use pagewise_model::text_system::Cleaner;
+use pagewise_model::text_system::HugePageCleaner;
 use pagewise_model::{Bytes, Nanos};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ Examples:
 
 Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before;
 2 usage or failure; 3 refused, or done in part.")]
-pub(crate) struct Text {
+pub(crate) struct TextArgs {
     #[command(subcommand)]
-    pub(crate) verb: TextVerb,
+    pub(crate) verb: TextCommand,
 }
 
 /// Actions on code.
 #[derive(Debug, Subcommand)]
-pub(crate) enum TextVerb {
+pub(crate) enum TextCommand {
     /// Read programs into the page cache again so that their code starts on huge pages
     #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ Examples:
 
 The files do not change and need only be readable. A file that a process maps is
 refused: end its processes first, and start them again afterwards.")]
-    Warm(Warm),
+    Warm(TextWarmArgs),
     /// Drop files that pagewise put on huge pages from the page cache
     #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ Examples:
 Your state directory lists the files that `text warm`, `text keep` and
 `run --with` have filled. Files that a process maps cannot be dropped and stay
 listed. The next start reads a dropped file again, in ordinary folios.")]
-    Undo(Undo),
+    Undo(TextUndoArgs),
     /// Put code on huge pages and keep it there until interrupted
     #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ checks them regularly and reads a file again if its huge pages are gone or a
 package replaced it. It retries a file that a process maps in small pages.
 
 Exit codes: 0 all files were held at the end; 3 some were not.")]
-    Keep(Keep),
+    Keep(TextKeepArgs),
     /// Copy a program or library, with headers that allow more of it on huge pages
     #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ Setuid and setgid programs are refused. Run `text warm COPY` afterwards.
 
 Exit codes: 0 the copy is there, even if nothing needed a change; 2 usage or
 failure; 130 interrupted.")]
-    Fold(Fold),
+    Fold(TextFoldArgs),
     /// Put the generated code of a running process on huge pages, from outside
     #[command(after_help = "\
 Examples:
@@ -89,7 +89,7 @@ compiler writes again may return to small pages: collapse after warm-up.
 
 Exit codes: 0 every slot tried is on a huge page; 2 usage or failure; 3 done in
 part, nothing large enough, or not enough rights or memory.")]
-    Collapse(Collapse),
+    Collapse(TextCollapseArgs),
     /// Show and change the kernel's setting for code on huge pages, for all programs
     #[command(after_help = "\
 Examples:
@@ -106,25 +106,25 @@ pages of the whole machine and all programs, on any kernel. It cannot be undone.
 
 Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before;
 2 usage or failure; 3 refused, done in part, or not supported by this kernel.")]
-    System(System),
+    System(TextSystemArgs),
     /// Show which 2 MiB pieces of code and memory are on huge pages, and why others are not
     #[command(after_help = "\
 Examples:
   pagewise text explain /usr/sbin/mariadbd
   pagewise text explain $(pidof mariadbd)
   pagewise text explain ./1234                   a file named like a number")]
-    Explain(Explain),
+    Explain(TextExplainArgs),
     /// Sum up code on huge pages: all processes, or one process file by file
     #[command(after_help = "\
 Examples:
   pagewise text status
   pagewise text status --json 1234")]
-    Status(Status),
+    Status(TextStatusArgs),
 }
 
 /// `pagewise text warm`
 #[derive(Debug, Args)]
-pub(crate) struct Warm {
+pub(crate) struct TextWarmArgs {
     /// Include the libraries that the files need
     #[arg(long)]
     pub(crate) with_libraries: bool,
@@ -138,7 +138,7 @@ pub(crate) struct Warm {
 
 /// `pagewise text undo`
 #[derive(Debug, Args)]
-pub(crate) struct Undo {
+pub(crate) struct TextUndoArgs {
     /// Drop all files that this account has put on huge pages
     #[arg(long, conflicts_with = "files")]
     pub(crate) all: bool,
@@ -152,7 +152,7 @@ pub(crate) struct Undo {
 
 /// `pagewise text keep`
 #[derive(Debug, Args)]
-pub(crate) struct Keep {
+pub(crate) struct TextKeepArgs {
     /// Print a systemd unit that does this at every boot, and keep nothing now
     #[arg(long)]
     pub(crate) unit: bool,
@@ -169,7 +169,7 @@ pub(crate) struct Keep {
 
 /// `pagewise text fold`
 #[derive(Debug, Args)]
-pub(crate) struct Fold {
+pub(crate) struct TextFoldArgs {
     /// Map text and read-only data as one segment, which makes read-only data executable
     #[arg(long)]
     pub(crate) merge: bool,
@@ -196,7 +196,7 @@ pub(crate) struct Fold {
 
 /// `pagewise text collapse`
 #[derive(Debug, Args)]
-pub(crate) struct Collapse {
+pub(crate) struct TextCollapseArgs {
     /// Also collapse the text of its files, if the kernel can (READ_ONLY_THP_FOR_FS)
     #[arg(long)]
     pub(crate) files: bool,
@@ -213,7 +213,7 @@ pub(crate) struct Collapse {
 
 /// `pagewise text system`
 #[derive(Debug, Args)]
-pub(crate) struct System {
+pub(crate) struct TextSystemArgs {
     /// Which code: 0 none, 1 programs and libraries, 2 generated code, 3 both
     #[arg(long, value_name = "MODE", value_parser = clap::value_parser!(u64).range(0..=3))]
     pub(crate) mode: Option<u64>,
@@ -226,7 +226,7 @@ pub(crate) struct System {
     /// Drop the whole page cache (caches), or split every huge page of the machine (split)
     #[arg(long, value_name = "WHAT", value_parser = cleaner,
           conflicts_with_all = ["mode", "pad_threshold"])]
-    pub(crate) clean: Option<Cleaner>,
+    pub(crate) clean: Option<HugePageCleaner>,
     /// Confirm --clean, which cannot be undone
     #[arg(long, requires = "clean")]
     pub(crate) yes: bool,
@@ -238,13 +238,13 @@ pub(crate) struct System {
     pub(crate) subjects: Vec<OsString>,
 }
 
-fn cleaner(text: &str) -> Result<Cleaner, String> {
+fn cleaner(text: &str) -> Result<HugePageCleaner, String> {
     text.parse().map_err(|_| "use caches or split".to_owned())
 }
 
 /// `pagewise text explain`
 #[derive(Debug, Args)]
-pub(crate) struct Explain {
+pub(crate) struct TextExplainArgs {
     /// Print as JSON, including each slot
     #[arg(long)]
     pub(crate) json: bool,
@@ -255,7 +255,7 @@ pub(crate) struct Explain {
 
 /// `pagewise text status`
 #[derive(Debug, Args)]
-pub(crate) struct Status {
+pub(crate) struct TextStatusArgs {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,7 +18,7 @@ is stopped or slowed. Details of other accounts' processes need root.
 
 On a terminal the sample is drawn again each interval. Elsewhere one sample is
 printed.")]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// Time between two samples
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_interval)]
     pub(crate) interval: Nanos,

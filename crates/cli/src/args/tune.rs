@@ -4,8 +4,8 @@ use super::ExperimentArgs;
 use super::values::values;
 use clap::{ArgGroup, Args, ValueEnum};
 use pagewise_model::Nanos;
-use pagewise_model::service::Mode;
-use pagewise_model::trial::Quantity;
+use pagewise_model::service::ServiceMode;
+use pagewise_model::trial::ComparedQuantity;
 use std::ffi::OsString;
 
 /// `pagewise tune`
@@ -41,7 +41,7 @@ Exit codes: 0 done; 2 usage, failure, or not safe to run again; 3 cannot tell,
 or another experiment runs; 126 not executable; 127 not found; 130 interrupted,
 after printing what is known. If the history cannot store the result, tune still
 prints it and exits as usual. A failed --save or --html exits with 2.")]
-pub(crate) struct Tune {
+pub(crate) struct TuneArgs {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
     /// Stop after the advice; try nothing
@@ -53,7 +53,7 @@ pub(crate) struct Tune {
     /// What to compare: time, cpu or memory; for a service cpu-per-request, throughput, p99 or memory
     /// [default: time, or cpu-per-request]
     #[arg(long, value_parser = values(GOALS), value_name = "GOAL", hide_possible_values = true)]
-    pub(crate) goal: Option<Quantity>,
+    pub(crate) goal: Option<ComparedQuantity>,
     /// Reject an arm that exceeds this bound: memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable; replaces
     /// the defaults)
     /// [default: memory<+10%; --goal memory: time<+3%; services: p99<+20% and errors=0,
@@ -85,21 +85,24 @@ pub(crate) struct Tune {
 }
 
 /// Quantities by which arms are compared.
-const GOALS: &[(Quantity, &str)] = &[
-    (Quantity::Time, "Wall time of a run"),
-    (Quantity::Cpu, "CPU time of a run"),
-    (Quantity::CpuPerRequest, "CPU time of the server for each request"),
-    (Quantity::Throughput, "Requests a second"),
-    (Quantity::P99, "Latency that 99% of requests do not exceed; needs a load at a fixed rate"),
+const GOALS: &[(ComparedQuantity, &str)] = &[
+    (ComparedQuantity::Time, "Wall time of a run"),
+    (ComparedQuantity::Cpu, "CPU time of a run"),
+    (ComparedQuantity::CpuPerRequest, "CPU time of the server for each request"),
+    (ComparedQuantity::Throughput, "Requests a second"),
     (
-        Quantity::Memory,
+        ComparedQuantity::P99,
+        "Latency that 99% of requests do not exceed; needs a load at a fixed rate",
+    ),
+    (
+        ComparedQuantity::Memory,
         "The most memory that the processes of a run hold together; the memory of a server",
     ),
 ];
 
 /// How servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeKind {
+pub(crate) enum ServiceModeChoice {
     /// At-once if two servers can run at the same time; duet if throughput or latency decides.
     Auto,
     /// Both on the same CPUs at the same time, compared by CPU time: the least noise.
@@ -110,13 +113,13 @@ pub(crate) enum ModeKind {
     Restart,
 }
 
-impl ModeKind {
-    pub(crate) const fn mode(self) -> Option<Mode> {
+impl ServiceModeChoice {
+    pub(crate) const fn mode(self) -> Option<ServiceMode> {
         match self {
             Self::Auto => None,
-            Self::AtOnce => Some(Mode::AtOnce),
-            Self::Duet => Some(Mode::Duet),
-            Self::Restart => Some(Mode::Restart),
+            Self::AtOnce => Some(ServiceMode::AtOnce),
+            Self::Duet => Some(ServiceMode::Duet),
+            Self::Restart => Some(ServiceMode::Restart),
         }
     }
 }
@@ -158,7 +161,7 @@ pub(crate) struct ServiceArgs {
     pub(crate) metric: Option<String>,
     /// How servers are compared
     #[arg(long, value_enum, value_name = "MODE", requires = "serve", default_value = "auto")]
-    pub(crate) mode: ModeKind,
+    pub(crate) mode: ServiceModeChoice,
     /// Shell command that ends the server [default: SIGTERM]
     #[arg(long, value_name = "CMD", requires = "serve")]
     pub(crate) stop: Option<String>,

@@ -2,22 +2,22 @@
 
 use super::experiment;
 use super::helper;
-use super::progress::Display;
+use super::progress::ProgressDisplay;
 use super::signals;
-use crate::args::{Ab, Part};
-use crate::failure::{Failure, UNFIT};
+use crate::args::{AbArgs, HelperRole};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
 use pagewise_judge::check::loss;
-use pagewise_model::check::Kept;
-use pagewise_model::run::{Outcome, Run};
+use pagewise_model::check::BudgetVerdict;
+use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::spec::OwnArm;
-use pagewise_model::trial::{Verdict, Word};
-use pagewise_tracee::launch::Launch;
-use pagewise_tune::ab::Comparison;
-use pagewise_tune::live::Live;
-use pagewise_tune::race::Goal;
+use pagewise_model::trial::{ArmVerdict, VerdictWord};
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tune::ab::CommandComparison;
+use pagewise_tune::live::LiveWorld;
+use pagewise_tune::race::RaceGoal;
 use pagewise_tune::request::unfit_name;
-use pagewise_tune::{Request, Stop};
+use pagewise_tune::{SessionRequest, SessionStop};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ const HELP: &str =
     "pagewise ab -- CMD1 --- CMD2, or pagewise ab --scan N=1,2,4 -- CMD --threads {N}";
 
 /// Compares the commands with the first of them.
-pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: AbArgs) -> Result<ExitCode, CommandFailure> {
     let mut commands = match &args.scan {
         Some(scan) => scanned(scan, &args.commands)?,
         None => split(&args.commands)?,
@@ -37,16 +37,16 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let first = commands.remove(0);
     let mut request = experiment::request(&args.experiment, first.command, false)?;
     for other in &commands {
-        Launch::experiment(other.command.clone()).check()?;
+        ProgramLaunch::experiment(other.command.clone()).check()?;
     }
     request.spec.own_arms = commands;
     request.spec.quantity = args.goal;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
-    let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
+    let goal = limit.map_or(RaceGoal::Difference, RaceGoal::LossAtMost);
     let lock = experiment::lock(args.experiment.patience)?;
     let (run, end) = race(&request, &first.name, goal, args.experiment.quiet)?;
     drop(lock);
-    let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));
+    let interrupted = matches!(run.outcome, Some(SessionOutcome::Interrupted));
     let judged = run
         .experiment
         .as_ref()
@@ -63,19 +63,19 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
 /// Races the arms of `request` against its command, while the caller holds the lock. Returns the run, and why
 /// it ended early.
 pub(super) fn race(
-    request: &Request,
+    request: &SessionRequest,
     first_name: &str,
-    goal: Goal,
+    goal: RaceGoal,
     quiet: bool,
-) -> Result<(Run, Option<Stop>), Failure> {
+) -> Result<(SavedRun, Option<SessionStop>), CommandFailure> {
     let stop = signals::stop_flag()?;
-    let mut display = Display::new(quiet);
-    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let mut display = ProgressDisplay::new(quiet);
+    let mut listener = |event: &pagewise_tune::world::SessionEvent<'_>| display.tell(event);
     let exe = helper::own_exe()?;
-    let comparison = Comparison { request, first_name: first_name.to_owned(), goal };
+    let comparison = CommandComparison { request, first_name: first_name.to_owned(), goal };
     let recording = helper::timing(&exe);
-    let words = helper::words(Part::Supervise);
-    let world = Live::start(request, &exe, &words, recording, stop, &mut listener);
+    let words = helper::words(HelperRole::Supervise);
+    let world = LiveWorld::start(request, &exe, &words, recording, stop, &mut listener);
     let raced = match world {
         Ok(mut world) => comparison.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
@@ -86,15 +86,15 @@ pub(super) fn race(
 
 /// The exit status that the options request. Without a limit: 1 if an arm is slower, or was refused before
 /// times could be compared. With a limit: 1 if an arm exceeds it, 0 if every arm stays within it, else 3.
-fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
+fn exit(verdicts: &[ArmVerdict], limit: Option<f64>) -> Option<u8> {
     let Some(limit) = limit else {
-        let is_bad = |v: &Verdict| matches!(v.word, Word::Reject | Word::Slower);
+        let is_bad = |v: &ArmVerdict| matches!(v.word, VerdictWord::Reject | VerdictWord::Slower);
         return verdicts.iter().any(is_bad).then_some(1);
     };
-    let kept: Vec<Kept> = verdicts.iter().map(|verdict| loss(verdict, limit)).collect();
-    if kept.contains(&Kept::Broken) {
+    let kept: Vec<BudgetVerdict> = verdicts.iter().map(|verdict| loss(verdict, limit)).collect();
+    if kept.contains(&BudgetVerdict::Broken) {
         Some(1)
-    } else if kept.iter().all(|kept| *kept == Kept::Passed) {
+    } else if kept.iter().all(|kept| *kept == BudgetVerdict::Passed) {
         Some(0)
     } else {
         Some(UNFIT)
@@ -102,28 +102,28 @@ fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
 }
 
 /// The failure of the first arm whose times were not compared, with the next step.
-fn refused(verdicts: &[Verdict]) -> Option<Failure> {
-    let arm = verdicts.iter().find(|verdict| verdict.word == Word::Reject)?;
+fn refused(verdicts: &[ArmVerdict]) -> Option<CommandFailure> {
+    let arm = verdicts.iter().find(|verdict| verdict.word == VerdictWord::Reject)?;
     let why = format!("`{}` was not compared: {}", arm.arm, arm.why);
-    Some(Failure::usage(why).with_help(
+    Some(CommandFailure::usage(why).with_help(
         "use --ignore-failure for commands that always end with the same failure; other commands have to succeed",
     ))
 }
 
-fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
+fn split(words: &[OsString]) -> Result<Vec<OwnArm>, CommandFailure> {
     let commands = words.split(|w| w == BETWEEN);
     let arms: Vec<OwnArm> =
         commands.map(|c| OwnArm { name: String::new(), command: c.to_vec() }).collect();
     if arms.len() < 2 || arms.iter().any(|arm| arm.command.is_empty()) {
         let why = "give two or more commands, separated by ---";
-        return Err(Failure::usage(why).with_help(HELP));
+        return Err(CommandFailure::usage(why).with_help(HELP));
     }
     Ok(arms)
 }
 
 /// The command once for each value of `NAME=VALUE,VALUE...`, which replaces `{NAME}`.
-fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
-    let bad = |why: &str| Failure::usage(format!("--scan `{scan}`: {why}")).with_help(HELP);
+fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, CommandFailure> {
+    let bad = |why: &str| CommandFailure::usage(format!("--scan `{scan}`: {why}")).with_help(HELP);
     let (name, values) = scan.split_once('=').ok_or_else(|| bad("use NAME=VALUE,VALUE"))?;
     let values: Vec<&str> = values.split(',').collect();
     if name.is_empty() || values.len() < 2 || values.iter().any(|value| value.is_empty()) {
@@ -146,11 +146,11 @@ fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
 }
 
 /// Names the commands: by the user's names, the values of the scan, or their positions.
-fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
+fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), CommandFailure> {
     const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
     if !given.is_empty() && given.len() != commands.len() {
         let why = format!("--name names {} of {} commands", given.len(), commands.len());
-        return Err(Failure::usage(why).with_help("name all commands or none"));
+        return Err(CommandFailure::usage(why).with_help("name all commands or none"));
     }
     for (at, arm) in commands.iter_mut().enumerate() {
         if let Some(name) = given.get(at) {
@@ -162,7 +162,7 @@ fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
     for (at, arm) in commands.iter().enumerate() {
         let others = commands[..at].iter().map(|other| other.name.as_str());
         if let Some(why) = unfit_name(&arm.name, others) {
-            return Err(Failure::usage(why));
+            return Err(CommandFailure::usage(why));
         }
     }
     Ok(())
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn verdict(word: &str, ratios: Option<[f64; 3]>) -> Verdict {
+    fn verdict(word: &str, ratios: Option<[f64; 3]>) -> ArmVerdict {
         let effect = ratios.map(|[low, ratio, high]| {
             serde_json::json!({
                 "ratio": ratio, "ratio_low": low, "ratio_high": high, "repeat_low": low, "repeat_high": high,

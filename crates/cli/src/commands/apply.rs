@@ -1,18 +1,18 @@
 //! `pagewise apply`
 
 use super::helper::own_exe;
-use crate::args::Apply;
-use crate::failure::Failure;
+use crate::args::ApplyArgs;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
-use pagewise_remedy::apply::record::{self, Undone};
-use pagewise_remedy::apply::verify::{Checked, verify};
-use pagewise_remedy::apply::{ApplyError, Place, plan, trust};
+use pagewise_remedy::apply::record::{self, UndoOutcome};
+use pagewise_remedy::apply::verify::{VerifyOutcome, verify};
+use pagewise_remedy::apply::{ApplyError, ApplyPlace, plan, trust};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Writes a receipt where it takes effect, lists applied receipts, or undoes one.
-pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ApplyArgs) -> Result<ExitCode, CommandFailure> {
     if args.list {
         return list(args);
     }
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
         return if args.json { print_json(&change) } else { Ok(ExitCode::SUCCESS) };
     }
     if !args.yes && !confirmed(args)? {
-        return Err(Failure::usage("not confirmed, so pagewise wrote nothing")
+        return Err(CommandFailure::usage("not confirmed, so pagewise wrote nothing")
             .with_help("use --yes to write without asking"));
     }
     match record::apply(&change, args.replace).map_err(failure)? {
@@ -46,20 +46,20 @@ pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
     }
 }
 
-fn done(text: &str) -> Result<ExitCode, Failure> {
+fn done(text: &str) -> Result<ExitCode, CommandFailure> {
     terminal::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(what: &impl serde::Serialize) -> Result<ExitCode, Failure> {
+fn print_json(what: &impl serde::Serialize) -> Result<ExitCode, CommandFailure> {
     terminal::print_json(what)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The failure to apply a receipt, with the next step.
-pub(super) fn failure(error: ApplyError) -> Failure {
+pub(super) fn failure(error: ApplyError) -> CommandFailure {
     let help = error.help();
-    let failure = Failure::usage(error.to_string());
+    let failure = CommandFailure::usage(error.to_string());
     match help {
         Some(help) => failure.with_help(help),
         None => failure,
@@ -67,7 +67,7 @@ pub(super) fn failure(error: ApplyError) -> Failure {
 }
 
 /// The path of this program, for a printed unit. Problems with it are reported on standard error.
-pub(super) fn unit_program() -> Result<PathBuf, Failure> {
+pub(super) fn unit_program() -> Result<PathBuf, CommandFailure> {
     let pagewise = own_exe()?;
     for line in trust::of_unit(&pagewise).map_err(failure)? {
         terminal::remark(&line);
@@ -75,26 +75,26 @@ pub(super) fn unit_program() -> Result<PathBuf, Failure> {
     Ok(pagewise)
 }
 
-fn place(args: &Apply) -> Result<Place, Failure> {
+fn place(args: &ApplyArgs) -> Result<ApplyPlace, CommandFailure> {
     let name = || args.name.clone().unwrap_or_default();
     if let Some(unit) = &args.systemd {
         let units = units(args.user)?;
-        return Ok(Place::Systemd { unit: unit.clone(), units, of_user: args.user });
+        return Ok(ApplyPlace::Systemd { unit: unit.clone(), units, of_user: args.user });
     }
     if let Some(directory) = &args.wrapper {
-        return Ok(Place::Wrapper { directory: directory.clone() });
+        return Ok(ApplyPlace::Wrapper { directory: directory.clone() });
     }
     if let Some(file) = &args.env_file {
-        return Ok(Place::EnvironmentFile { file: file.clone() });
+        return Ok(ApplyPlace::EnvironmentFile { file: file.clone() });
     }
     if let Some(file) = &args.compose {
-        return Ok(Place::Compose { file: file.clone(), service: name() });
+        return Ok(ApplyPlace::Compose { file: file.clone(), service: name() });
     }
     match &args.kubernetes {
-        Some(file) => Ok(Place::Kubernetes { file: file.clone(), container: name() }),
+        Some(file) => Ok(ApplyPlace::Kubernetes { file: file.clone(), container: name() }),
         None => {
             let run = pagewise_report::quote(args.run.as_deref().unwrap_or("last"));
-            Err(Failure::usage("say where the receipt is to work").with_help(format!(
+            Err(CommandFailure::usage("say where the receipt is to work").with_help(format!(
                 "pagewise apply {run} --wrapper ~/bin, or --systemd UNIT, --env-file FILE, --compose FILE, --kubernetes FILE"
             )))
         }
@@ -102,32 +102,32 @@ fn place(args: &Apply) -> Result<Place, Failure> {
 }
 
 /// The directory for an administrator's units: the system's or this account's (systemd.unit(5)).
-fn units(of_user: bool) -> Result<PathBuf, Failure> {
+fn units(of_user: bool) -> Result<PathBuf, CommandFailure> {
     if !of_user {
         return Ok(PathBuf::from("/etc/systemd/system"));
     }
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
-    config
-        .map(|config| config.join("systemd/user"))
-        .ok_or_else(|| Failure::usage("neither XDG_CONFIG_HOME nor HOME is an absolute path"))
+    config.map(|config| config.join("systemd/user")).ok_or_else(|| {
+        CommandFailure::usage("neither XDG_CONFIG_HOME nor HOME is an absolute path")
+    })
 }
 
-fn checked_line(checked: &Checked) -> String {
+fn checked_line(checked: &VerifyOutcome) -> String {
     match checked {
-        Checked::Accepted { by, note: None } => format!("accepted by {by}"),
-        Checked::Accepted { by, note: Some(note) } => format!("accepted by {by}; {note}"),
-        Checked::Not { why } => format!("not checked: {why}"),
+        VerifyOutcome::Accepted { by, note: None } => format!("accepted by {by}"),
+        VerifyOutcome::Accepted { by, note: Some(note) } => format!("accepted by {by}; {note}"),
+        VerifyOutcome::Not { why } => format!("not checked: {why}"),
     }
 }
 
 /// Whether the user agrees; does not ask without a terminal.
-fn confirmed(args: &Apply) -> Result<bool, Failure> {
+fn confirmed(args: &ApplyArgs) -> Result<bool, CommandFailure> {
     let stdin = std::io::stdin();
     if args.json || !stdin.is_terminal() {
         return Ok(false);
     }
-    let failed = |e| Failure::usage(format!("cannot ask: {e}"));
+    let failed = |e| CommandFailure::usage(format!("cannot ask: {e}"));
     let mut err = std::io::stderr().lock();
     write!(err, "\nWrite it? [y/N] ").and_then(|()| err.flush()).map_err(failed)?;
     let mut answer = String::new();
@@ -135,7 +135,7 @@ fn confirmed(args: &Apply) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn list(args: &Apply) -> Result<ExitCode, Failure> {
+fn list(args: &ApplyArgs) -> Result<ExitCode, CommandFailure> {
     let all = record::all().map_err(failure)?;
     if args.json {
         return print_json(&all);
@@ -143,15 +143,15 @@ fn list(args: &Apply) -> Result<ExitCode, Failure> {
     done(&pagewise_report::applied_list(&all).text(&terminal::style()))
 }
 
-fn undo(args: &Apply, number: Option<u32>) -> Result<ExitCode, Failure> {
+fn undo(args: &ApplyArgs, number: Option<u32>) -> Result<ExitCode, CommandFailure> {
     let (applied, undone) = record::undo(number, args.force).map_err(failure)?;
     if args.json {
         return print_json(&applied);
     }
     let what = match undone {
-        Undone::Restored => "restored",
-        Undone::Removed => "removed",
-        Undone::Nothing => "nothing to do: it is as it was before:",
+        UndoOutcome::Restored => "restored",
+        UndoOutcome::Removed => "removed",
+        UndoOutcome::Nothing => "nothing to do: it is as it was before:",
     };
     done(&pagewise_report::undone_page(&applied, what).text(&terminal::style()))
 }
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn what_a_reader_said_is_one_line() {
         let note = Some("no unit x.service is installed here yet".to_owned());
-        let line = checked_line(&Checked::Accepted { by: "sh -n", note });
+        let line = checked_line(&VerifyOutcome::Accepted { by: "sh -n", note });
         assert_eq!(line, "accepted by sh -n; no unit x.service is installed here yet");
-        assert_eq!(checked_line(&Checked::Not { why: "w" }), "not checked: w");
+        assert_eq!(checked_line(&VerifyOutcome::Not { why: "w" }), "not checked: w");
     }
 }

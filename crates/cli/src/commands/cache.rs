@@ -4,19 +4,19 @@ mod saved;
 
 use super::experiment::identity;
 use super::signals::stop_flag;
-use crate::args::{Cache, CacheVerb as Verb, CachedFiles, LockedFiles};
-use crate::failure::{Failure, UNFIT};
+use crate::args::{CacheArgs, CacheCommand as Verb, CacheFileArgs, CacheLockArgs};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::{SysError, clock, file_system, limits, page_size};
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::{
-    self, CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, SlotMap,
+    self, CacheAction, CacheCounts, CacheOutcome, CacheReport, CacheState, SlotMap,
 };
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_remedy::recache::Subject;
+use pagewise_remedy::recache::RecacheSubject;
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,35 +30,35 @@ const WORSE: u8 = 1;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Shows or changes the page cache of files.
-pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &CacheArgs) -> Result<ExitCode, CommandFailure> {
     match &args.verb {
-        Verb::Show(what) => change(CacheVerb::Show, what),
-        Verb::Evict(what) => change(CacheVerb::Evict, what),
-        Verb::Huge(what) => change(CacheVerb::Huge, what),
+        Verb::Show(what) => change(CacheAction::Show, what),
+        Verb::Evict(what) => change(CacheAction::Evict, what),
+        Verb::Huge(what) => change(CacheAction::Huge, what),
         Verb::Lock(what) => lock(what),
         Verb::Save(what) => saved::save(what),
         Verb::Restore(what) => saved::restore(what),
     }
 }
 
-fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
+fn change(verb: CacheAction, what: &CacheFileArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let (mut files, mut missing) = (Vec::new(), Vec::new());
     for path in &what.files {
         match opened(path) {
             // The JSON list includes empty files.
-            Ok(None) if verb == CacheVerb::Show && what.json => files.push((path, None)),
+            Ok(None) if verb == CacheAction::Show && what.json => files.push((path, None)),
             Ok(None) => {}
             Ok(file) => files.push((path, file)),
             // If a file cannot be opened, no file is changed.
-            Err(error) if verb != CacheVerb::Show => return Err(failure(&error)),
+            Err(error) if verb != CacheAction::Show => return Err(failure(&error)),
             Err(error) => missing.push(failure(&error)),
         }
     }
-    if verb == CacheVerb::Evict && !files.is_empty() {
+    if verb == CacheAction::Evict && !files.is_empty() {
         terminal::complain(EVICTED);
     }
-    let change = |(path, file): (&PathBuf, Option<CachedFile>)| {
+    let change = |(path, file): (&PathBuf, Option<PageCacheFile>)| {
         let done = file.map_or_else(|| empty(path), |file| one(verb, file));
         done.map_err(|error| failure(&error))
     };
@@ -76,30 +76,33 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
 
 /// Prints the state of these files, or the result of the change.
 pub(super) fn tell(
-    verb: CacheVerb,
-    files: Vec<cache::CachedFile>,
+    verb: CacheAction,
+    files: Vec<cache::FileCacheReport>,
     start: Nanos,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let report = CacheReport { verb, slot_bytes: page_size::huge(), files };
-    show(&looked(RunKind::Cache, Body::Cache(report), start), json)
+    show(&looked(RunKind::Cache, RunBody::Cache(report), start), json)
 }
 
 /// Changes or inspects one file.
-pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
-    let subject = Subject::look(file)?;
+pub(super) fn one(
+    verb: CacheAction,
+    file: PageCacheFile,
+) -> Result<cache::FileCacheReport, SysError> {
+    let subject = RecacheSubject::look(file)?;
     match verb {
-        CacheVerb::Show | CacheVerb::Lock => Ok(subject.shown()),
-        CacheVerb::Evict => subject.evict(),
-        CacheVerb::Huge => subject.make_huge(|_| warn_of_refilling()),
+        CacheAction::Show | CacheAction::Lock => Ok(subject.shown()),
+        CacheAction::Evict => subject.evict(),
+        CacheAction::Huge => subject.make_huge(|_| warn_of_refilling()),
     }
 }
 
 /// Applies `one` to each of `all` until it fails. Returns the results so far in any case.
 pub(super) fn until_failure<T, U>(
     all: Vec<T>,
-    one: impl Fn(T) -> Result<U, Failure>,
-) -> (Vec<U>, Option<Failure>) {
+    one: impl Fn(T) -> Result<U, CommandFailure>,
+) -> (Vec<U>, Option<CommandFailure>) {
     let mut done = Vec::new();
     for each in all {
         match one(each) {
@@ -124,21 +127,21 @@ pub(super) fn warn_of_refilling() {
 }
 
 /// Opens a file. Reports an empty file and returns `None`: the page cache holds nothing of it.
-fn opened(path: &Path) -> Result<Option<CachedFile>, SysError> {
+fn opened(path: &Path) -> Result<Option<PageCacheFile>, SysError> {
     if std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
         let name = pagewise_report::quote(&path.to_string_lossy());
         terminal::remark(&format!("{name} is empty: 0 of 0 pages are cached"));
         return Ok(None);
     }
-    CachedFile::open(path).map(Some)
+    PageCacheFile::open(path).map(Some)
 }
 
 /// The state of an empty file.
-fn empty(path: &Path) -> Result<cache::CachedFile, SysError> {
+fn empty(path: &Path) -> Result<cache::FileCacheReport, SysError> {
     let name = path.display().to_string();
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(|e| SysError::new("open", name.clone(), e))?;
-    Ok(cache::CachedFile {
+    Ok(cache::FileCacheReport {
         file_system: file_system::look_up(&place, &name)?.name,
         path: name,
         size_bytes: Bytes(0),
@@ -157,39 +160,38 @@ fn empty(path: &Path) -> Result<cache::CachedFile, SysError> {
 }
 
 /// Opens all files that have content, so that nothing is changed if one cannot be opened.
-pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
+pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<PageCacheFile>, CommandFailure> {
     let opened: Result<Vec<_>, _> = paths.iter().map(|path| opened(path)).collect();
     let files: Vec<_> = opened.map_err(|error| failure(&error))?.into_iter().flatten().collect();
     if files.is_empty() && !paths.is_empty() {
-        return Err(
-            Failure::usage("all of these files are empty").with_help("name a file with content")
-        );
+        return Err(CommandFailure::usage("all of these files are empty")
+            .with_help("name a file with content"));
     }
     Ok(files)
 }
 
 /// A run for a current observation, which is not saved, with its content.
-pub(super) fn looked(kind: RunKind, body: Body, start: Nanos) -> Run {
+pub(super) fn looked(kind: RunKind, body: RunBody, start: Nanos) -> SavedRun {
     let (started, _) = identity(&[]);
-    let mut run = Run::new(kind, String::new(), started, Vec::new());
+    let mut run = SavedRun::new(kind, String::new(), started, Vec::new());
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     run.body = Some(body);
     run
 }
 
 /// Prints a run as JSON or as text.
-pub(super) fn show(run: &Run, json: bool) -> Result<(), Failure> {
+pub(super) fn show(run: &SavedRun, json: bool) -> Result<(), CommandFailure> {
     let for_people = || pagewise_report::render(run, &terminal::style());
     terminal::print(&if json { run.to_json() + "\n" } else { for_people() })
 }
 
 /// The exit code for the outcomes of these files.
-pub(super) fn exit_code<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> ExitCode {
+pub(super) fn exit_code<'a>(files: impl Iterator<Item = &'a cache::FileCacheReport>) -> ExitCode {
     ExitCode::from(worst_of(files))
 }
 
 /// As [`exit_code`], as a number.
-pub(super) fn worst_of<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> u8 {
+pub(super) fn worst_of<'a>(files: impl Iterator<Item = &'a cache::FileCacheReport>) -> u8 {
     files.map(|file| code(file.outcome.as_ref())).fold(0, worst)
 }
 
@@ -210,34 +212,34 @@ pub(super) const fn worst(a: u8, b: u8) -> u8 {
     }
 }
 
-pub(super) fn failure(error: &SysError) -> Failure {
+pub(super) fn failure(error: &SysError) -> CommandFailure {
     let help = match error.source.kind() {
         std::io::ErrorKind::NotFound => "check the name; ls shows the existing files",
         std::io::ErrorKind::Other => "name a regular file with content",
         std::io::ErrorKind::PermissionDenied => "run as an account that may read it",
         _ => "pagewise doctor shows what this machine and account allow",
     };
-    Failure::usage(error.to_string()).with_help(help)
+    CommandFailure::usage(error.to_string()).with_help(help)
 }
 
 /// Locks files in memory until a signal or the end of the requested time.
-fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
+fn lock(asked: &CacheLockArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let files = open_all(&asked.what.files)?;
     let total = files.iter().fold(Bytes(0), |sum, file| sum + file.size());
     let limit = limits::own_memory().map_err(|error| failure(&error))?;
     if let Some(why) = limit.exceeded("these files take", total) {
-        return Err(Failure::unfit(why).with_help("lock less, or free memory first"));
+        return Err(CommandFailure::unfit(why).with_help("lock less, or free memory first"));
     }
     let stop = stop_flag()?;
     let locked: Vec<FileView> = files.iter().map(locked).collect::<Result<_, _>>()?;
     let mut shown = Vec::new();
     for file in files {
-        let mut file = one(CacheVerb::Lock, file).map_err(|error| failure(&error))?;
+        let mut file = one(CacheAction::Lock, file).map_err(|error| failure(&error))?;
         file.outcome = Some(CacheOutcome::Done);
         shown.push(file);
     }
-    tell(CacheVerb::Lock, shown, start, asked.what.json)?;
+    tell(CacheAction::Lock, shown, start, asked.what.json)?;
     let end = asked.time.map(|time| clock::now() + time);
     terminal::remark(&match asked.time {
         Some(time) => format!("locked for {time}; Ctrl-C ends it"),
@@ -250,11 +252,11 @@ fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn locked(file: &CachedFile) -> Result<FileView, Failure> {
+fn locked(file: &PageCacheFile) -> Result<FileView, CommandFailure> {
     let view = file.view().map_err(|error| failure(&error))?;
     view.lock().map_err(|error| {
         let name = file.path().display();
-        Failure::unfit(format!("{name}: {error}"))
+        CommandFailure::unfit(format!("{name}: {error}"))
             .with_help("ulimit -l shows how much this account may lock; root may lock more")
     })?;
     Ok(view)

@@ -4,21 +4,21 @@ use super::experiment;
 use super::signals::{INTERRUPTED, interrupted, stop_flag};
 use super::{ab, faults};
 use crate::args::{self, ExperimentArgs};
-use crate::budget_file::{self, Baseline, Named};
-use crate::failure::{Failure, UNFIT, USAGE};
+use crate::budget_file::{self, BudgetBaseline, NamedBudget};
+use crate::failure::{CommandFailure, UNFIT, USAGE};
 use crate::{store, terminal};
 use pagewise_judge::check;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::check::{Check, CheckItem, Kept};
-use pagewise_model::fault::{FaultReport, Stacks, Wanted};
-use pagewise_model::run::Outcome;
+use pagewise_model::check::{BudgetVerdict, CheckItem, ProgramCheck};
+use pagewise_model::fault::{FaultRecordingOptions, FaultReport, StackRecording};
+use pagewise_model::run::SessionOutcome;
 use pagewise_model::spec::OwnArm;
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::{Input, Launch, Sink};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch, StdinSource};
 use pagewise_tracee::passthrough;
-use pagewise_tune::Stop;
-use pagewise_tune::race::Goal;
+use pagewise_tune::SessionStop;
+use pagewise_tune::race::RaceGoal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BROKEN: u8 = 1;
 
 /// Runs the programs of the file and judges their budgets.
-pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &args::CheckArgs) -> Result<ExitCode, CommandFailure> {
     let named = wanted(args)?;
     let stop = stop_flag()?;
     let mut done = Vec::new();
@@ -42,40 +42,44 @@ pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
 }
 
 /// The tables of these names, or all tables of the file.
-fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
+fn wanted(args: &args::CheckArgs) -> Result<Vec<NamedBudget>, CommandFailure> {
     let all = budget_file::read_all(&args.file)?;
     let shown = args.file.display();
     if all.is_empty() {
-        return Err(Failure::usage(format!("`{shown}` holds no budgets"))
+        return Err(CommandFailure::usage(format!("`{shown}` holds no budgets"))
             .with_help("pagewise check --help shows a table"));
     }
     if let Some(name) = args.names.iter().find(|name| all.iter().all(|one| one.name != **name)) {
         let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        return Err(Failure::usage(format!("`{shown}` has no budgets [check.{name}]"))
+        return Err(CommandFailure::usage(format!("`{shown}` has no budgets [check.{name}]"))
             .with_help(format!("it has: {}", known.join(", "))));
     }
-    let is_wanted = |one: &Named| args.names.is_empty() || args.names.contains(&one.name);
-    let wanted: Vec<Named> = all.into_iter().filter(is_wanted).collect();
-    let lacks = |one: &Named, what| format!("`{shown}`: [check.{}] has no {what}", one.name);
+    let is_wanted = |one: &NamedBudget| args.names.is_empty() || args.names.contains(&one.name);
+    let wanted: Vec<NamedBudget> = all.into_iter().filter(is_wanted).collect();
+    let lacks = |one: &NamedBudget, what| format!("`{shown}`: [check.{}] has no {what}", one.name);
     if let Some(bare) = wanted.iter().find(|one| one.command.is_empty()) {
-        let failure = Failure::usage(lacks(bare, "command"));
+        let failure = CommandFailure::usage(lacks(bare, "command"));
         return Err(failure.with_help("command = [\"./app\", \"--version\"]"));
     }
     if let Some(empty) = wanted.iter().find(|one| one.is_empty()) {
         let why = lacks(empty, "budget, so it would always pass");
-        return Err(Failure::usage(why).with_help(budget_file::KEYS));
+        return Err(CommandFailure::usage(why).with_help(budget_file::KEYS));
     }
     Ok(wanted)
 }
 
 /// Checks one table. Only an interrupt ends the other checks too.
-fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Check, Failure> {
+fn one_check(
+    named: &NamedBudget,
+    args: &args::CheckArgs,
+    stop: &AtomicBool,
+) -> Result<ProgramCheck, CommandFailure> {
     let start = clock::now();
     if !args.quiet && terminal::reaches_a_person() {
         terminal::complain(&format!("checking {} ...", named.name));
     }
     let words = named.command.iter().map(|word| word.to_string_lossy().into_owned());
-    let mut checked = Check {
+    let mut checked = ProgramCheck {
         name: named.name.clone(),
         command: words.collect(),
         items: Vec::new(),
@@ -101,11 +105,11 @@ fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Che
 
 /// Runs the program and adds the result of each budget to `items`.
 fn judge(
-    named: &Named,
-    args: &args::Check,
+    named: &NamedBudget,
+    args: &args::CheckArgs,
     stop: &AtomicBool,
     items: &mut Vec<CheckItem>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     items.extend(check::judge(&named.limits, &recorded(named, stop)?));
     if let Some(baseline) = &named.baseline {
         items.push(compared(named, baseline, args)?);
@@ -114,21 +118,21 @@ fn judge(
 }
 
 /// Recorded runs of the program.
-fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failure> {
-    let launch = Launch {
-        stdin: named.input.clone().map_or(Input::Null, Input::File),
-        stdout: Sink::Null,
-        stderr: Sink::Inherit,
-        ..Launch::passthrough(named.command.clone())
+fn recorded(named: &NamedBudget, stop: &AtomicBool) -> Result<Vec<FaultReport>, CommandFailure> {
+    let launch = ProgramLaunch {
+        stdin: named.input.clone().map_or(StdinSource::Null, StdinSource::File),
+        stdout: OutputSink::Null,
+        stderr: OutputSink::Inherit,
+        ..ProgramLaunch::passthrough(named.command.clone())
     };
     launch.check()?;
     let limits = &named.limits.faults;
     let fixed_addresses = faults::invocation::settle_addresses(false, limits)?;
-    let wanted = Wanted {
+    let wanted = FaultRecordingOptions {
         list: false,
         latency: limits.most_time_ns.is_some(),
         calls: false,
-        stacks: Stacks::None,
+        stacks: StackRecording::None,
         names: false,
         debug_files: false,
         exact: false,
@@ -147,9 +151,9 @@ fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failur
         if run.interrupted {
             return Err(interrupted());
         }
-        if run.ended != Ended::Exited(named.exit_status) {
+        if run.ended != ProgramEnd::Exited(named.exit_status) {
             let why = format!("ended with {}, not exit status {}", run.ended, named.exit_status);
-            return Err(Failure::usage(why));
+            return Err(CommandFailure::usage(why));
         }
         let report = run.report.map_err(faults::failure)?;
         reports.push(FaultReport { fixed_addresses, ..report });
@@ -158,7 +162,11 @@ fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failur
 }
 
 /// Compares the program with its baseline, by the protocol of `ab`. The session is saved as one of `ab`.
-fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<CheckItem, Failure> {
+fn compared(
+    named: &NamedBudget,
+    baseline: &BudgetBaseline,
+    args: &args::CheckArgs,
+) -> Result<CheckItem, CommandFailure> {
     let options = ExperimentArgs {
         budget: Some(baseline.budget),
         input: named.input.clone(),
@@ -167,16 +175,17 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
         quiet: args.quiet,
         ..ExperimentArgs::default()
     };
-    let mut request = experiment::request_of(&options, baseline.command.clone(), Input::Null)?;
+    let mut request =
+        experiment::request_of(&options, baseline.command.clone(), StdinSource::Null)?;
     if let Some(file) = &named.input {
-        request.spec.input = Input::File(file.clone());
+        request.spec.input = StdinSource::File(file.clone());
     }
     request.spec.own_arms =
         vec![OwnArm { name: named.name.clone(), command: named.command.clone() }];
-    let goal = Goal::LossAtMost(baseline.limit);
+    let goal = RaceGoal::LossAtMost(baseline.limit);
     let _lock = experiment::lock(args.patience)?;
     let (mut run, end) = ab::race(&request, "baseline", goal, args.quiet)?;
-    if let Some(stop @ Stop::Interrupted) = &end {
+    if let Some(stop @ SessionStop::Interrupted) = &end {
         return Err(experiment::failure(stop));
     }
     let verdict = run.experiment.as_ref().and_then(|done| done.verdicts.first());
@@ -184,12 +193,12 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
     experiment::keep(&mut run);
     match (end, run.outcome) {
         (Some(stop), _) => Err(experiment::failure(&stop)),
-        (None, Some(Outcome::Interrupted)) => Err(interrupted()),
+        (None, Some(SessionOutcome::Interrupted)) => Err(interrupted()),
         (None, _) => Ok(item),
     }
 }
 
-fn conclude(done: &[Check], args: &args::Check) -> Result<ExitCode, Failure> {
+fn conclude(done: &[ProgramCheck], args: &args::CheckArgs) -> Result<ExitCode, CommandFailure> {
     if args.json {
         terminal::print_json(done)?;
     } else {
@@ -205,13 +214,13 @@ fn conclude(done: &[Check], args: &args::Check) -> Result<ExitCode, Failure> {
 }
 
 /// The exit code. A broken budget outranks a failed program, which outranks an undecided check.
-fn code(done: &[Check]) -> u8 {
+fn code(done: &[ProgramCheck]) -> u8 {
     let any = |kept| done.iter().any(|check| check.kept() == kept);
-    if any(Kept::Broken) {
+    if any(BudgetVerdict::Broken) {
         BROKEN
     } else if done.iter().any(|check| check.problem.is_some() && !check.is_unfit) {
         USAGE
-    } else if any(Kept::CannotTell) {
+    } else if any(BudgetVerdict::CannotTell) {
         UNFIT
     } else {
         0

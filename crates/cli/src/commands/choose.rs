@@ -1,26 +1,30 @@
 //! `pagewise choose`
 
 use super::bench::file::{no_file, open, read_all};
-use super::bench::{Control, once_each};
+use super::bench::{BenchControl, once_each};
 use super::cache::looked;
 use super::experiment::{identity, lock, report};
 use super::signals::INTERRUPTED;
-use crate::args::Choose;
-use crate::failure::{Failure, UNFIT};
+use crate::args::ChooseArgs;
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
 use pagewise_judge::bench::file::judge;
-use pagewise_judge::choice::{MOST_OFF, Occasion, calibrate, reasons, trial_error, waited_share};
+use pagewise_judge::choice::{
+    CalibrationOccasion, MOST_OFF, calibrate, reasons, trial_error, waited_share,
+};
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::ExperimentLock;
-use pagewise_lanes::choose::{ChooseError, KeptPrices, Place, Subject};
-use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
-use pagewise_measure::{Cost, PriceError};
+use pagewise_lanes::choose::{CalibrationPlace, ChooseError, ExaminedFile, KeptPrices};
+use pagewise_measure::bench::file::{
+    CALIBRATED, FileOrigin, FilePlan, calibration_file, lies_huge,
+};
+use pagewise_measure::{BenchCost, PriceError};
 use pagewise_model::Nanos;
-use pagewise_model::bench::file::{Arm, Readings};
-use pagewise_model::body::Body;
+use pagewise_model::bench::file::{FileBenchReport, ReadWay};
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{Choice, Demand, FileReadings, Trial};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::choice::{FileReadings, ReadChoice, ReadDemand, ReadTrial};
+use pagewise_model::run::{RunKind, SavedRun};
 use std::process::ExitCode;
 
 /// Number of ways that are measured again, before and after all others.
@@ -32,26 +36,26 @@ const LIMIT: Nanos = Nanos::secs(18);
 const MOST_MISSED: f64 = 0.1;
 
 /// Predicts, and recommends a way.
-pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ChooseArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
-    let subject = Subject::open(&args.file).map_err(|error| failure(&error))?;
+    let subject = ExaminedFile::open(&args.file).map_err(|error| failure(&error))?;
     let demand = demand(args);
     if let Some(why) = demand.objection(subject.size()) {
         return Err(failure(&ChooseError::Demand(why)));
     }
     if args.measure && subject.state().cached_share < 1.0 {
-        return Err(Failure::unfit(
+        return Err(CommandFailure::unfit(
             "--measure needs the whole file in the page cache, but not all of it is cached",
         )
         .with_help("read it first: cat FILE >/dev/null; or leave out --measure"));
     }
     let mut warnings = Vec::new();
     let kept = if args.calibrate { None } else { subject.place().kept() };
-    let bench = if kept.is_none() || args.measure { Some(Bench::new(args)?) } else { None };
+    let bench = if kept.is_none() || args.measure { Some(ChoiceBench::new(args)?) } else { None };
     let prices = match (kept, &bench) {
         (Some(kept), _) => kept,
         (None, Some(bench)) => bench.prices(subject.place(), &mut warnings)?,
-        (None, None) => return Err(Failure::usage("no prices were measured")),
+        (None, None) => return Err(CommandFailure::usage("no prices were measured")),
     };
     if !subject.place().is_own {
         let directory = subject.place().directory.display();
@@ -75,7 +79,7 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     }
     choice.reasons = reasons(&choice);
     let is_any = choice.best().is_some();
-    let run = Run { warnings, ..looked(RunKind::Choose, Body::Choice(choice), start) };
+    let run = SavedRun { warnings, ..looked(RunKind::Choose, RunBody::Choice(choice), start) };
     let text = match args.json {
         true => run.to_json() + "\n",
         false => report(&run, args.verbose, &terminal::style()),
@@ -85,8 +89,8 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if is_any && !is_refused { 0 } else { UNFIT }))
 }
 
-fn demand(args: &Choose) -> Demand {
-    Demand {
+fn demand(args: &ChooseArgs) -> ReadDemand {
+    ReadDemand {
         order: args.order.into(),
         block_bytes: args.block,
         passes: args.passes,
@@ -95,35 +99,35 @@ fn demand(args: &Choose) -> Demand {
 }
 
 /// The ways to choose from.
-fn arms(args: &Choose) -> Vec<Arm> {
+fn arms(args: &ChooseArgs) -> Vec<ReadWay> {
     if args.arm.is_empty() {
-        return Arm::ALL.to_vec();
+        return ReadWay::ALL.to_vec();
     }
     once_each(args.arm.clone())
 }
 
-fn failure(error: &ChooseError) -> Failure {
-    Failure::usage(error.to_string()).with_help(error.help())
+fn failure(error: &ChooseError) -> CommandFailure {
+    CommandFailure::usage(error.to_string()).with_help(error.help())
 }
 
 /// The failure for something that cannot be planned here.
-fn unplanned(error: &PriceError) -> Failure {
-    Failure::usage(error.to_string())
+fn unplanned(error: &PriceError) -> CommandFailure {
+    CommandFailure::usage(error.to_string())
 }
 
 /// Measures while it holds the lock, so that nothing else measures.
-struct Bench {
+struct ChoiceBench {
     _lock: ExperimentLock,
-    control: Control,
+    control: BenchControl,
     started_unix_ns: u64,
     quiet: bool,
 }
 
-impl Bench {
-    fn new(args: &Choose) -> Result<Self, Failure> {
+impl ChoiceBench {
+    fn new(args: &ChooseArgs) -> Result<Self, CommandFailure> {
         let (started_unix_ns, _) = identity(&[]);
         let seed = args.seed.unwrap_or(started_unix_ns);
-        let (lock, control) = (lock(args.patience)?, Control::new(seed, args.quiet)?);
+        let (lock, control) = (lock(args.patience)?, BenchControl::new(seed, args.quiet)?);
         Ok(Self { _lock: lock, control, started_unix_ns, quiet: args.quiet })
     }
 
@@ -134,18 +138,21 @@ impl Bench {
     }
 
     /// Fails if the user has stopped the measurement.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), CommandFailure> {
         if self.control.is_stopped() {
             self.control.finish();
-            return Err(
-                Failure::usage("interrupted before the prices were known").with_code(INTERRUPTED)
-            );
+            return Err(CommandFailure::usage("interrupted before the prices were known")
+                .with_code(INTERRUPTED));
         }
         Ok(())
     }
 
     /// Measures the prices of a place and saves them.
-    fn prices(&self, place: &Place, warnings: &mut Vec<String>) -> Result<KeptPrices, Failure> {
+    fn prices(
+        &self,
+        place: &CalibrationPlace,
+        warnings: &mut Vec<String>,
+    ) -> Result<KeptPrices, CommandFailure> {
         let began = clock::now();
         self.announce(&format!(
             "measuring the prices of reading on {}: under 20 s, once a week",
@@ -165,9 +172,10 @@ impl Bench {
         }
         self.control.finish();
         let took_ns = Nanos(clock::now().0.saturating_sub(began.0));
-        let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
+        let occasion =
+            CalibrationOccasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
         let calibration = calibrate(&files, occasion)
-            .ok_or_else(|| Failure::unfit("no way to read a file could be measured"))?;
+            .ok_or_else(|| CommandFailure::unfit("no way to read a file could be measured"))?;
         let waited = files.iter().filter_map(|file| waited_share(&file.readings));
         let waited = waited.reduce(f64::max).unwrap_or(0.0);
         if waited > MOST_WAITED {
@@ -188,18 +196,18 @@ impl Bench {
     /// The readings of one file; empty if the file system does not hold files on these folios.
     fn files(
         &self,
-        place: &Place,
+        place: &CalibrationPlace,
         folios: FolioClass,
         end: Nanos,
-    ) -> Result<Vec<FileReadings>, Failure> {
+    ) -> Result<Vec<FileReadings>, CommandFailure> {
         let origin = calibration_file(&place.directory, folios).map_err(|error| no_file(&error))?;
-        let plans = Plan::calibration(self.control.seed, folios, origin.size());
+        let plans = FilePlan::calibration(self.control.seed, folios, origin.size());
         let plans = plans.map_err(|error| unplanned(&error))?;
         let Some(content) = open(&self.control, origin)? else { return Ok(Vec::new()) };
         if folios == FolioClass::Huge && !lies_huge(&content) {
             return Ok(Vec::new());
         }
-        let read = |plan: Plan| {
+        let read = |plan: FilePlan| {
             let plan = plan.within(Nanos(end.0.saturating_sub(clock::now().0)));
             Ok(FileReadings { folios, readings: read_all(&self.control, &plan, &content)? })
         };
@@ -207,12 +215,16 @@ impl Bench {
     }
 
     /// Measures every forecast way on the file itself, in its current state. Also returns the error of these times.
-    fn trials(&self, args: &Choose, choice: &Choice) -> Result<(Vec<Trial>, Option<f64>), Failure> {
-        let origin = Origin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
-        let arms: Vec<Arm> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
+    fn trials(
+        &self,
+        args: &ChooseArgs,
+        choice: &ReadChoice,
+    ) -> Result<(Vec<ReadTrial>, Option<f64>), CommandFailure> {
+        let origin = FileOrigin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
+        let arms: Vec<ReadWay> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
         let (seed, size) = (self.control.seed, origin.size());
-        let plan = |arms: &[Arm]| {
-            let plan = Plan::situation(seed, arms, &choice.demand, size, args.repeats);
+        let plan = |arms: &[ReadWay]| {
+            let plan = FilePlan::situation(seed, arms, &choice.demand, size, args.repeats);
             plan.map_err(|error| unplanned(&error))
         };
         let (plan, check) = (plan(&arms)?, plan(&arms[..arms.len().min(CHECKED)])?);
@@ -228,7 +240,7 @@ impl Bench {
 }
 
 /// Announces the cost of the ways, and of the cells that are read before and after them.
-fn announcement(ways: &Cost, check: &Cost) -> String {
+fn announcement(ways: &BenchCost, check: &BenchCost) -> String {
     format!(
         "{} ways, {} fresh processes, about {}, at most {}",
         ways.points,
@@ -239,19 +251,20 @@ fn announcement(ways: &Cost, check: &Cost) -> String {
 }
 
 /// The times of the ways that did the requested work, and reasons why others have none.
-fn trials(readings: &Readings) -> Vec<Trial> {
+fn trials(readings: &FileBenchReport) -> Vec<ReadTrial> {
     let judgement = judge(readings);
-    let trial =
-        |(at, point): (usize, &pagewise_model::bench::file::Point)| match judgement.refusal(at) {
-            Some(why) => {
-                Trial { arm: point.cell.arm, total_ns: Vec::new(), refused: Some(why.to_owned()) }
-            }
-            None => Trial {
-                arm: point.cell.arm,
-                total_ns: point.samples.iter().map(|sample| sample.total_ns()).collect(),
-                refused: point.refused.clone(),
-            },
-        };
+    let trial = |(at, point): (usize, &pagewise_model::bench::file::FilePoint)| match judgement
+        .refusal(at)
+    {
+        Some(why) => {
+            ReadTrial { arm: point.cell.arm, total_ns: Vec::new(), refused: Some(why.to_owned()) }
+        }
+        None => ReadTrial {
+            arm: point.cell.arm,
+            total_ns: point.samples.iter().map(|sample| sample.total_ns()).collect(),
+            refused: point.refused.clone(),
+        },
+    };
     readings.points.iter().enumerate().map(trial).collect()
 }
 
@@ -259,14 +272,14 @@ fn trials(readings: &Readings) -> Vec<Trial> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
     use clap::Parser;
     use pagewise_model::Bytes;
-    use pagewise_model::bench::tlb::Order;
+    use pagewise_model::bench::tlb::AccessOrder;
 
-    fn parse(words: &[&str]) -> Choose {
+    fn parse(words: &[&str]) -> ChooseArgs {
         let line = ["pagewise", "choose", "file"].iter().chain(words);
-        let Command::Choose(args) = Cli::try_parse_from(line).unwrap().command else {
+        let CliCommand::Choose(args) = Cli::try_parse_from(line).unwrap().command else {
             panic!("not choose")
         };
         args
@@ -274,7 +287,7 @@ mod tests {
 
     #[test]
     fn both_readings_of_the_check_are_announced() {
-        let cost = |points, ms| Cost {
+        let cost = |points, ms| BenchCost {
             points,
             samples: 10 * points,
             about_ns: Nanos::millis(ms),
@@ -289,8 +302,8 @@ mod tests {
     fn words_become_a_demand() {
         let plain = parse(&[]);
         let usual = demand(&plain);
-        assert_eq!((usual.order, usual.block_bytes), (Order::Sequential, Bytes::kib(64)));
-        assert_eq!((usual.passes, usual.threads, arms(&plain).len()), (1, 1, Arm::ALL.len()));
+        assert_eq!((usual.order, usual.block_bytes), (AccessOrder::Sequential, Bytes::kib(64)));
+        assert_eq!((usual.passes, usual.threads, arms(&plain).len()), (1, 1, ReadWay::ALL.len()));
         let some = parse(&[
             "--order=seq",
             "--block=512",
@@ -302,7 +315,10 @@ mod tests {
         ]);
         let wanted = demand(&some);
         assert_eq!((wanted.block_bytes, wanted.passes, wanted.threads), (Bytes(512), 9, 3));
-        assert_eq!((wanted.order, arms(&some)), (Order::Sequential, vec![Arm::Read, Arm::Map]));
-        assert_eq!(demand(&parse(&["--order", "random"])).order, Order::Random);
+        assert_eq!(
+            (wanted.order, arms(&some)),
+            (AccessOrder::Sequential, vec![ReadWay::Read, ReadWay::Map])
+        );
+        assert_eq!(demand(&parse(&["--order", "random"])).order, AccessOrder::Random);
     }
 }

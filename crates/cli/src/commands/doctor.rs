@@ -1,35 +1,36 @@
 //! `pagewise doctor`
 
 use super::experiment::{identity, report};
-use crate::args::Doctor;
-use crate::failure::Failure;
+use crate::args::DoctorArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::activity::{self, Release};
+use pagewise_judge::activity::{self, KernelRelease};
 use pagewise_kernel::{clock, kallsyms};
-use pagewise_lanes::probe::{Sink, Truth, truths};
-use pagewise_measure::Options;
-use pagewise_model::body::Body;
-use pagewise_model::capability::Trait;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_lanes::probe::{ProbeSink, ProbeTruth, truths};
+use pagewise_measure::CalibrationOptions;
+use pagewise_model::body::RunBody;
+use pagewise_model::capability::MachineTrait;
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
 use std::collections::HashSet;
 use std::process::ExitCode;
 
 /// Reports what this machine allows and what disturbs measurements.
-pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let (started, _) = identity(&[]);
     // No identifier: the findings hold only now and are not saved.
-    let mut run = Run::new(RunKind::Doctor, String::new(), started, Vec::new());
+    let mut run = SavedRun::new(RunKind::Doctor, String::new(), started, Vec::new());
     let mut checkup = pagewise_kernel::doctor::checkup();
-    checkup.traits.extend(Sink::ALL.map(|sink| sharing(sink, truths())));
+    checkup.traits.extend(ProbeSink::ALL.map(|sink| sharing(sink, truths())));
     checkup.traits.push(rules(&checkup.machine.kernel, kallsyms::functions().into()));
     run.machine = Some(checkup.machine.clone());
-    run.body = Some(Body::Checkup(checkup));
+    run.body = Some(RunBody::Checkup(checkup));
     if args.prices {
-        let options = Options { fresh: true, ..Options::cached(Nanos::secs(2)) };
+        let options =
+            CalibrationOptions { fresh: true, ..CalibrationOptions::cached(Nanos::secs(2)) };
         let prices = pagewise_measure::calibrate(&options, &|| false);
-        run.prices = Some(prices.map_err(|e| Failure::usage(e.to_string()))?);
+        run.prices = Some(prices.map_err(|e| CommandFailure::usage(e.to_string()))?);
     }
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     let text = if args.json {
@@ -43,12 +44,12 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
 }
 
 /// The sample rules that match no function of this kernel.
-fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
-    let value = match (Release::parse(release), functions) {
+fn rules(release: &str, functions: Fact<HashSet<String>>) -> MachineTrait {
+    let value = match (KernelRelease::parse(release), functions) {
         (Some(release), Fact::Known(functions)) => {
             let functions: HashSet<&str> = functions.iter().map(String::as_str).collect();
             let dead = activity::dead_rules(&functions, release);
-            let meant = |rule: &&activity::Rule| rule.kernels.contains(release);
+            let meant = |rule: &&activity::SymbolRule| rule.kernels.contains(release);
             let all = activity::rules().iter().filter(meant).count();
             let names: Vec<&str> = dead.iter().map(|rule| rule.name).collect();
             match names.len() {
@@ -59,7 +60,7 @@ fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
         (None, _) => format!("not checked: {release:?} is not a kernel release"),
         (_, Fact::Missing(why)) => format!("not checked: {why}"),
     };
-    Trait {
+    MachineTrait {
         group: "kernel samples".into(),
         name: "rules that match functions of this kernel".into(),
         value,
@@ -67,7 +68,7 @@ fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
 }
 
 /// What this kernel shares with a sink, what it copies and what it refuses.
-fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
+fn sharing(sink: ProbeSink, truths: &[ProbeTruth]) -> MachineTrait {
     let of_sink = || truths.iter().filter(|truth| truth.sink == sink);
     let mut answers: Vec<String> = of_sink().map(|truth| truth.answer.to_string()).collect();
     answers.sort_unstable();
@@ -77,7 +78,7 @@ fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
         let names: Vec<String> = sources.map(|truth| truth.source.to_string()).collect();
         format!("{answer}: {}", names.join(", "))
     });
-    Trait {
+    MachineTrait {
         group: "pages passed by reference".into(),
         name: format!("into a {sink}"),
         value: lists.collect::<Vec<_>>().join("; "),
@@ -87,7 +88,7 @@ fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_lanes::probe::{Answer, Source};
+    use pagewise_lanes::probe::{ProbeAnswer, ProbeSource};
 
     #[test]
     fn rules_without_a_function_are_named() {
@@ -101,15 +102,16 @@ mod tests {
 
     #[test]
     fn sources_are_listed_by_answer() {
-        let truth = |source, answer| Truth { source, sink: Sink::Pipe, answer };
-        let other = Truth { sink: Sink::File, ..truth(Source::Tee, Answer::Copied) };
+        let truth = |source, answer| ProbeTruth { source, sink: ProbeSink::Pipe, answer };
+        let other =
+            ProbeTruth { sink: ProbeSink::File, ..truth(ProbeSource::Tee, ProbeAnswer::Copied) };
         let truths = [
-            truth(Source::Private, Answer::Shared),
-            truth(Source::Memfd, Answer::Copied),
-            truth(Source::Pipe, Answer::Shared),
+            truth(ProbeSource::Private, ProbeAnswer::Shared),
+            truth(ProbeSource::Memfd, ProbeAnswer::Copied),
+            truth(ProbeSource::Pipe, ProbeAnswer::Shared),
             other,
         ];
-        let found = sharing(Sink::Pipe, &truths);
+        let found = sharing(ProbeSink::Pipe, &truths);
         assert_eq!(found.name, "into a pipe");
         assert_eq!(found.value, "shared: memory (vmsplice), pipe (splice); copied: memfd (splice)");
     }

@@ -1,18 +1,18 @@
 //! What `tune` and `ab` share: conditions, standard input, saving, and the exit code for the end of a session.
 
 use super::signals::INTERRUPTED;
-use crate::args::{ExperimentArgs, Patience};
-use crate::failure::{Failure, UNFIT};
+use crate::args::{ExperimentArgs, LockWaitArgs};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_model::Nanos;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::spec::Spec;
-use pagewise_remedy::receipt::Here;
-use pagewise_report::Style;
-use pagewise_tracee::launch::{Input, Launch, Standard};
-use pagewise_tune::{INPUT_HELP, Request, Stop};
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::spec::SessionSpec;
+use pagewise_remedy::receipt::ReceiptConditions;
+use pagewise_report::TerminalStyle;
+use pagewise_tracee::launch::{ProgramLaunch, StandardInput, StdinSource};
+use pagewise_tune::{INPUT_HELP, SessionRequest, SessionStop};
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -63,9 +63,9 @@ pub(super) fn request(
     args: &ExperimentArgs,
     command: Vec<OsString>,
     is_traced: bool,
-) -> Result<Request, Failure> {
+) -> Result<SessionRequest, CommandFailure> {
     if command.is_empty() {
-        return Err(Failure::usage("no command given").with_help("put it after --"));
+        return Err(CommandFailure::usage("no command given").with_help("put it after --"));
     }
     let input = input(args.input.as_deref(), is_traced)?;
     request_of(args, command, input)
@@ -75,10 +75,10 @@ pub(super) fn request(
 pub(super) fn request_of(
     args: &ExperimentArgs,
     command: Vec<OsString>,
-    input: Input,
-) -> Result<Request, Failure> {
+    input: StdinSource,
+) -> Result<SessionRequest, CommandFailure> {
     // Fails before seconds are spent on prices.
-    Launch::experiment(command.clone()).check()?;
+    ProgramLaunch::experiment(command.clone()).check()?;
     request_of_running(args, command, input)
 }
 
@@ -86,13 +86,13 @@ pub(super) fn request_of(
 pub(super) fn request_of_running(
     args: &ExperimentArgs,
     command: Vec<OsString>,
-    input: Input,
-) -> Result<Request, Failure> {
+    input: StdinSource,
+) -> Result<SessionRequest, CommandFailure> {
     args.files.check()?;
-    let here = Here::now(&command);
+    let here = ReceiptConditions::now(&command);
     let (started, id) = identity(&command);
     let seed = args.seed.unwrap_or(started);
-    let spec = Spec {
+    let spec = SessionSpec {
         input,
         stdout: args.stdout,
         outputs: args.outputs.clone(),
@@ -102,45 +102,46 @@ pub(super) fn request_of_running(
         ignore_failure: args.ignore_failure,
         in_turn: args.in_turn,
         budget_ns: args.budget,
-        ..Spec::new(command, here.directory.clone(), seed)
+        ..SessionSpec::new(command, here.directory.clone(), seed)
     };
-    Ok(Request { spec, system: None, quote: pagewise_report::quote_bytes, here, id })
+    Ok(SessionRequest { spec, system: None, quote: pagewise_report::quote_bytes, here, id })
 }
 
 /// Standard input of a program that runs many times. Refuses input that can be read only once. If a run
 /// `is_traced` before all others, that input is refused later, unless the trace shows that the program does
 /// not read it.
-pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<Input, Failure> {
+pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<StdinSource, CommandFailure> {
     if let Some(file) = named {
         return named_input(file);
     }
-    let why = match Standard::own() {
-        Standard::Nothing => return Ok(Input::Null),
-        Standard::Repeatable(input) => return Ok(input),
-        Standard::Once(once) if is_traced => return Ok(Input::Ended(once)),
-        Standard::Once(once) => format!("{}, which can be read only once", once.what()),
-        Standard::Other(what) => format!("{what}, which the runs cannot share"),
+    let why = match StandardInput::own() {
+        StandardInput::Nothing => return Ok(StdinSource::Null),
+        StandardInput::Repeatable(input) => return Ok(input),
+        StandardInput::Once(once) if is_traced => return Ok(StdinSource::Ended(once)),
+        StandardInput::Once(once) => format!("{}, which can be read only once", once.what()),
+        StandardInput::Other(what) => format!("{what}, which the runs cannot share"),
     };
-    Err(Failure::usage(format!("standard input is {why}")).with_help(INPUT_HELP))
+    Err(CommandFailure::usage(format!("standard input is {why}")).with_help(INPUT_HELP))
 }
 
 /// The file of `--input`.
-fn named_input(file: &Path) -> Result<Input, Failure> {
+fn named_input(file: &Path) -> Result<StdinSource, CommandFailure> {
     let shown = file.display();
-    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read input `{shown}`: {e}"));
+    let cannot =
+        |e: std::io::Error| CommandFailure::usage(format!("cannot read input `{shown}`: {e}"));
     // Checks the kind before opening: a pipe without a writer would block.
     let kind = std::fs::metadata(file).map_err(cannot)?.file_type();
     if kind.is_fifo() || kind.is_socket() {
-        return Err(Failure::usage(format!("input `{shown}` can be read only once"))
+        return Err(CommandFailure::usage(format!("input `{shown}` can be read only once"))
             .with_help("--input needs a regular file: save the input to one first"));
     }
     std::fs::File::open(file).map_err(cannot)?;
-    Ok(Input::File(file.to_owned()))
+    Ok(StdinSource::File(file.to_owned()))
 }
 
 /// Takes the lock of this machine's experiments. Reports once which experiment holds it, and waits for that
 /// one to end.
-pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
+pub(super) fn lock(patience: LockWaitArgs) -> Result<ExperimentLock, CommandFailure> {
     /// Time between two attempts.
     const PAUSE: Duration = Duration::from_millis(500);
     let end = clock::now() + patience.time();
@@ -164,11 +165,11 @@ pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
 }
 
 /// The failure to take a lock.
-fn refused(error: LockError) -> Failure {
+fn refused(error: LockError) -> CommandFailure {
     let text = error.to_string();
     match error {
-        LockError::Sys(_) => Failure::usage(text),
-        _ => Failure::unfit(text).with_help(error.help()),
+        LockError::Sys(_) => CommandFailure::usage(text),
+        _ => CommandFailure::unfit(text).with_help(error.help()),
     }
 }
 
@@ -180,7 +181,7 @@ pub(super) struct MachineLock {
 }
 
 impl MachineLock {
-    pub(super) fn acquire() -> Result<Self, Failure> {
+    pub(super) fn acquire() -> Result<Self, CommandFailure> {
         let settings = SettingsLock::acquire().map_err(refused)?;
         Ok(Self { settings, _experiments: no_experiment_beside() })
     }
@@ -202,16 +203,16 @@ pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
 /// Saves and prints a run that holds at least a diagnosis, however the session ended. A run that cannot be
 /// saved is still printed.
 pub(super) fn conclude(
-    mut run: Run,
-    stop: Option<Stop>,
+    mut run: SavedRun,
+    stop: Option<SessionStop>,
     args: &ExperimentArgs,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CommandFailure> {
     run.environment = environment();
     let worth = run.diagnosis.is_some() || run.experiment.is_some();
     let end = match stop {
         Some(stop) if !worth => return Err(failure(&stop)),
         // The report shows the outcome.
-        Some(Stop::Interrupted) | None => None,
+        Some(SessionStop::Interrupted) | None => None,
         Some(stop) => {
             run.warnings.push(format!("{}{stop}", pagewise_report::ENDED_EARLY));
             Some(failure(&stop))
@@ -234,14 +235,14 @@ pub(super) fn conclude(
 }
 
 /// The report of a run: one screen, or whole if `verbose`.
-pub(super) fn report(run: &Run, verbose: bool, style: &Style) -> String {
+pub(super) fn report(run: &SavedRun, verbose: bool, style: &TerminalStyle) -> String {
     let render = if verbose { pagewise_report::render_whole } else { pagewise_report::render };
     render(run, style)
 }
 
 /// Saves a run under its identifier, with its command line. On failure, clears the identifier and reports the
 /// error. That is no failure of the command, because the user did not request saving.
-pub(super) fn keep(run: &mut Run) {
+pub(super) fn keep(run: &mut SavedRun) {
     if run.asked.is_empty() {
         run.asked = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
     }
@@ -251,20 +252,22 @@ pub(super) fn keep(run: &mut Run) {
     }
 }
 
-fn code(outcome: Option<&Outcome>) -> u8 {
+fn code(outcome: Option<&SessionOutcome>) -> u8 {
     match outcome {
-        Some(Outcome::CannotTell { .. }) => UNFIT,
-        Some(Outcome::Interrupted) => INTERRUPTED,
+        Some(SessionOutcome::CannotTell { .. }) => UNFIT,
+        Some(SessionOutcome::Interrupted) => INTERRUPTED,
         _ => 0,
     }
 }
 
 /// The failure for a session's early end.
-pub(super) fn failure(stop: &Stop) -> Failure {
+pub(super) fn failure(stop: &SessionStop) -> CommandFailure {
     let failure = match stop {
-        Stop::Launch(error) => Failure::from(error.clone()),
-        Stop::Interrupted => Failure::usage("interrupted before any result").with_code(INTERRUPTED),
-        other => Failure::usage(other.to_string()),
+        SessionStop::Launch(error) => CommandFailure::from(error.clone()),
+        SessionStop::Interrupted => {
+            CommandFailure::usage("interrupted before any result").with_code(INTERRUPTED)
+        }
+        other => CommandFailure::usage(other.to_string()),
     };
     match stop.help() {
         Some(help) => failure.with_help(help),

@@ -6,24 +6,24 @@ pub(super) mod running;
 
 use super::experiment::{self, environment, identity, keep};
 use super::helper;
-use crate::args::{Faults, Part};
-use crate::failure::{Failure, UNFIT};
+use crate::args::{FaultsArgs, HelperRole};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
-use invocation::Invocation;
-use outputs::Outputs;
+use invocation::FaultInvocation;
+use outputs::FaultOutputs;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::body::Body;
-use pagewise_model::fault::{Budgets, FaultReport, Wanted};
-use pagewise_model::plan::Settings;
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::usage::Ended;
-use pagewise_report::faults::{Form, broken_line};
-use pagewise_tracee::launch::{Input, Launch, Sink};
+use pagewise_model::body::RunBody;
+use pagewise_model::fault::{FaultBudgets, FaultRecordingOptions, FaultReport};
+use pagewise_model::plan::ArmSettings;
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_report::faults::{FaultListForm, broken_line};
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch, StdinSource};
 use pagewise_tracee::made_maps;
 use pagewise_tracee::passthrough;
-use pagewise_tracee::recorder::{RecordError, Recorder};
+use pagewise_tracee::recorder::{FaultRecorder, RecordError};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -32,14 +32,14 @@ use std::process::ExitCode;
 const BROKEN: u8 = 1;
 
 /// Runs the program once and records its page faults. Its standard streams stay unchanged, except for lists.
-pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &FaultsArgs) -> Result<ExitCode, CommandFailure> {
     refuse_times(args)?;
-    let Invocation { command, budgets } = Invocation::from_args(args)?;
+    let FaultInvocation { command, budgets } = FaultInvocation::from_args(args)?;
     if let Some(pid) = args.pid {
         return running::run(args, pid, &budgets);
     }
     if command.is_empty() {
-        return Err(Failure::usage("no command given")
+        return Err(CommandFailure::usage("no command given")
             .with_help("put it after --, or name a running process: -p PID"));
     }
     let start = clock::now();
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let fixed_addresses = invocation::settle_addresses(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
-    let mut outputs = Outputs::new(args);
+    let mut outputs = FaultOutputs::new(args);
     let recorded = {
         let recorder = recorder()?;
         let reads = args.save_working_set.is_some();
@@ -68,13 +68,13 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     };
     // Passes on the program's exit status, unless it is success and a budget failed.
     match judged.map(|failure| terminal::report(&failure)) {
-        Some(code) if ended == Ended::Exited(0) => Ok(code),
+        Some(code) if ended == ProgramEnd::Exited(0) => Ok(code),
         _ => passthrough::end_like(ended),
     }
 }
 
 /// The run of a recording of `command` at its start.
-fn begin(command: &[OsString]) -> Run {
+fn begin(command: &[OsString]) -> SavedRun {
     let (started, id) = identity(command);
     let mut run = run_of(RunKind::Faults, id, started, command);
     run.environment = environment();
@@ -82,8 +82,8 @@ fn begin(command: &[OsString]) -> Run {
     run
 }
 
-fn wanted(args: &Faults) -> Wanted {
-    Wanted {
+fn wanted(args: &FaultsArgs) -> FaultRecordingOptions {
+    FaultRecordingOptions {
         list: args.list().is_some() || args.save_working_set.is_some(),
         latency: args.latency(),
         calls: args.account,
@@ -97,12 +97,12 @@ fn wanted(args: &Faults) -> Wanted {
 }
 
 /// Refuses an output form that shows only times if times are left out.
-fn refuse_times(args: &Faults) -> Result<(), Failure> {
+fn refuse_times(args: &FaultsArgs) -> Result<(), CommandFailure> {
     match args.list() {
-        Some(Form::FoldedNs) if !args.latency() => {
+        Some(FaultListForm::FoldedNs) if !args.latency() => {
             let text =
                 "--format folded-ns shows latencies, which --no-latency and --exact leave out";
-            Err(Failure::usage(text).with_help("--format folded counts faults instead"))
+            Err(CommandFailure::usage(text).with_help("--format folded counts faults instead"))
         }
         _ => Ok(()),
     }
@@ -110,33 +110,33 @@ fn refuse_times(args: &Faults) -> Result<(), Failure> {
 
 /// Saves and shows the recording since `start`. Returns the failure that its budgets cause.
 fn conclude(
-    mut run: Run,
+    mut run: SavedRun,
     report: FaultReport,
-    outputs: Outputs,
+    outputs: FaultOutputs,
     start: Nanos,
-    args: &Faults,
-    budgets: &Budgets,
-) -> Option<Failure> {
+    args: &FaultsArgs,
+    budgets: &FaultBudgets,
+) -> Option<CommandFailure> {
     let broken = judge(budgets, &report);
-    run.body = Some(Body::Faults(report));
+    run.body = Some(RunBody::Faults(report));
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(&mut run);
     outputs.finish(&run, args);
     broken
 }
 
-fn launch(args: &Faults, command: &[OsString]) -> Launch {
+fn launch(args: &FaultsArgs, command: &[OsString]) -> ProgramLaunch {
     let is_ours = args.json || args.list().is_some();
-    Launch {
-        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
-        stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
-        settings: if args.interpreter_frames { made_maps::asked() } else { Settings::default() },
-        ..Launch::passthrough(command.to_vec())
+    ProgramLaunch {
+        stdin: args.input.clone().map_or(StdinSource::Inherit, StdinSource::File),
+        stdout: if is_ours { OutputSink::Stderr } else { OutputSink::Inherit },
+        settings: if args.interpreter_frames { made_maps::asked() } else { ArmSettings::default() },
+        ..ProgramLaunch::passthrough(command.to_vec())
     }
 }
 
 /// Reports broken budgets, one line each; returns the last as this command's failure.
-fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
+fn judge(budgets: &FaultBudgets, report: &FaultReport) -> Option<CommandFailure> {
     let outcome = budget::check(budgets, report);
     let mut lines: Vec<String> = outcome.broken.iter().map(broken_line).collect();
     match lines.pop() {
@@ -144,12 +144,12 @@ fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
             for line in lines {
                 terminal::remark(&line);
             }
-            Some(Failure::usage(last).with_code(BROKEN))
+            Some(CommandFailure::usage(last).with_code(BROKEN))
         }
         None if outcome.is_uncertain => {
             let text = "records were lost, so the budgets cannot be judged";
             Some(
-                Failure::unfit(text)
+                CommandFailure::unfit(text)
                     .with_help("raise RLIMIT_MEMLOCK (ulimit -l), or run on fewer CPUs"),
             )
         }
@@ -157,7 +157,7 @@ fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
     }
 }
 
-fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
+fn report_run(run: &SavedRun, args: &FaultsArgs) -> Result<(), CommandFailure> {
     let saved = args.files.write(run);
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
@@ -170,16 +170,16 @@ fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
 }
 
 /// A recorder of page faults.
-pub(super) fn recorder() -> Result<Recorder, Failure> {
-    Recorder::start(helper::own_exe()?, &helper::words(Part::Record)).map_err(failure)
+pub(super) fn recorder() -> Result<FaultRecorder, CommandFailure> {
+    FaultRecorder::start(helper::own_exe()?, &helper::words(HelperRole::Record)).map_err(failure)
 }
 
 /// The failure to record faults.
-pub(super) fn failure(error: RecordError) -> Failure {
+pub(super) fn failure(error: RecordError) -> CommandFailure {
     match error {
         RecordError::Launch(error) => error.into(),
-        RecordError::Refused(refusal) => Failure::unfit(refusal.why).with_help(refusal.help),
-        RecordError::Gone(_) => Failure::usage(error.to_string()),
-        other => Failure::usage(other.to_string()).with_code(UNFIT),
+        RecordError::Refused(refusal) => CommandFailure::unfit(refusal.why).with_help(refusal.help),
+        RecordError::Gone(_) => CommandFailure::usage(error.to_string()),
+        other => CommandFailure::usage(other.to_string()).with_code(UNFIT),
     }
 }

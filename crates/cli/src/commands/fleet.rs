@@ -1,17 +1,17 @@
 //! `pagewise merge`, `pagewise fleet`
 
-use crate::args::{Fleet, FleetScript, FleetVerb, Merge};
-use crate::failure::{Failure, UNFIT};
+use crate::args::{FleetArgs, FleetCommand, FleetScriptArgs, MergeArgs};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::fleet::{lines, merge};
 use pagewise_judge::guards;
 use pagewise_kernel::machine::machine;
 use pagewise_model::fleet::{FleetWord, HostArm};
 use pagewise_model::name::is_subdomain;
-use pagewise_model::plan::{self, Dose};
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::spec::StdoutTo;
-use pagewise_model::trial::Quantity;
+use pagewise_model::plan::{self, RemedyDose};
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::spec::StdoutTarget;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::derived;
 use pagewise_report::{FleetTask, quote, quote_bytes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,8 @@ use std::process::ExitCode;
 const WAIT: &str = "1h";
 
 /// Prints a script for a cluster engine.
-pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
-    let FleetVerb::Script(args) = &args.verb;
+pub(super) fn run(args: &FleetArgs) -> Result<ExitCode, CommandFailure> {
+    let FleetCommand::Script(args) = &args.verb;
     let run = store::load(args.run.as_deref())?;
     let task = task(&run, args)?;
     let image = args.image.as_deref().unwrap_or_default();
@@ -42,27 +42,31 @@ pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
 }
 
 /// Refuses names that Kubernetes would refuse on every host.
-fn check_names(image: &str, claim: &str) -> Result<(), Failure> {
+fn check_names(image: &str, claim: &str) -> Result<(), CommandFailure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@[]".contains(c);
     let begins_well = image.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
     if !begins_well || !image.chars().all(is_plain) {
-        return Err(Failure::usage(format!("--image {image:?} is not the name of an image"))
-            .with_help("give it as for docker pull, such as registry.example/app:1"));
+        return Err(CommandFailure::usage(format!(
+            "--image {image:?} is not the name of an image"
+        ))
+        .with_help("give it as for docker pull, such as registry.example/app:1"));
     }
     if !is_subdomain(claim) {
-        return Err(Failure::usage(format!("--claim {claim:?} is not a name of Kubernetes"))
-            .with_help("use small letters, digits, - and ., as kubectl get pvc lists it"));
+        return Err(CommandFailure::usage(format!(
+            "--claim {claim:?} is not a name of Kubernetes"
+        ))
+        .with_help("use small letters, digits, - and ., as kubectl get pvc lists it"));
     }
     Ok(())
 }
 
 /// The command line for every host: the plain program against the kept arm.
-fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
+fn task(run: &SavedRun, args: &FleetScriptArgs) -> Result<FleetTask, CommandFailure> {
     let refused = |why: &str| {
-        Failure::usage(format!("run `{}`: {why}", run.id))
+        CommandFailure::usage(format!("run `{}`: {why}", run.id))
             .with_help("give a session of tune with a remedy that was kept or is likely")
     };
-    let arm = run.outcome.as_ref().and_then(Outcome::best);
+    let arm = run.outcome.as_ref().and_then(SessionOutcome::best);
     let arm = arm.ok_or_else(|| refused("it has no remedy to measure"))?;
     let doses = run.doses_of(arm).ok_or_else(|| refused("its best arm is a command of yours"))?;
     // Derived for the session's machine: this one may lack what the doses need.
@@ -84,7 +88,7 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     })
 }
 
-fn command_line(run: &Run) -> String {
+fn command_line(run: &SavedRun) -> String {
     let quoted = |word: &OsString| quote_bytes(word.as_bytes());
     match &run.spec {
         Some(spec) => spec.command.iter().map(quoted).collect::<Vec<_>>().join(" "),
@@ -93,7 +97,7 @@ fn command_line(run: &Run) -> String {
 }
 
 /// The command line before `--seed`, with the options of the saved session.
-fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
+fn front(run: &SavedRun, doses: &[RemedyDose], args: &FleetScriptArgs) -> String {
     let list = quote(&plan::list(doses));
     let mut words =
         vec![format!("pagewise tune --only {list} --rerun-safe --wait {WAIT} --json --quiet")];
@@ -107,13 +111,13 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
     let budget = args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000)));
     option("--budget", budget.as_deref().map(OsStr::new));
     if let Some(spec) = &run.spec {
-        let goal = (spec.quantity != Quantity::Time).then(|| spec.quantity.into_str());
+        let goal = (spec.quantity != ComparedQuantity::Time).then(|| spec.quantity.into_str());
         option("--goal", goal.map(OsStr::new));
         for guard in &spec.guards {
             option("--guard", Some(guards::spell(*guard).as_ref()));
         }
         option("--input", spec.input.path().map(Path::as_os_str));
-        let stdout = (spec.stdout != StdoutTo::default()).then(|| spec.stdout.into_str());
+        let stdout = (spec.stdout != StdoutTarget::default()).then(|| spec.stdout.into_str());
         option("--stdout", stdout.map(OsStr::new));
         option("--prepare", spec.prepare.as_deref().map(OsStr::new));
         option("--cleanup", spec.cleanup.as_deref().map(OsStr::new));
@@ -128,7 +132,7 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
 }
 
 /// Whether the session was allowed to change the machine, and these doses need it.
-fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
+fn changes_machine(run: &SavedRun, doses: &[RemedyDose]) -> bool {
     let folios = run.machine.as_ref().and_then(|machine| machine.small_folios.known());
     let pool = run.pool.as_ref().and_then(|pool| pool.known());
     let was_allowed = folios.is_some_and(|folios| folios.may_change)
@@ -137,7 +141,7 @@ fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
 }
 
 /// The working directory of the runs, if their command line names relative files.
-fn directory(run: &Run) -> Result<Option<String>, &'static str> {
+fn directory(run: &SavedRun) -> Result<Option<String>, &'static str> {
     let Some(spec) = run.spec.as_ref().filter(|spec| !spec.directory.as_os_str().is_empty()) else {
         return Ok(None);
     };
@@ -159,7 +163,7 @@ fn directory(run: &Run) -> Result<Option<String>, &'static str> {
 }
 
 /// Merges saved runs.
-pub(super) fn pool(args: &Merge) -> Result<ExitCode, Failure> {
+pub(super) fn pool(args: &MergeArgs) -> Result<ExitCode, CommandFailure> {
     let files = files(&args.paths)?;
     let mut all = Vec::new();
     let mut seen: BTreeMap<(String, u64), BTreeSet<Option<String>>> = BTreeMap::new();
@@ -187,11 +191,11 @@ pub(super) fn pool(args: &Merge) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if has_answer { 0 } else { UNFIT }))
 }
 
-fn ndjson(all: &[HostArm]) -> Result<String, Failure> {
+fn ndjson(all: &[HostArm]) -> Result<String, CommandFailure> {
     let mut text = String::new();
     for line in all {
         let line = serde_json::to_string(line)
-            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
+            .map_err(|e| CommandFailure::usage(format!("cannot write JSON: {e}")))?;
         text.push_str(&line);
         text.push('\n');
     }
@@ -206,7 +210,7 @@ type Start = (u32, PathBuf, String);
 /// The files of saved runs with the host from the file name, those without a host last. If a task was
 /// restarted, only its last start counts. Other jobs, of Ansible and Kubernetes, have equal numbers and no
 /// restarts.
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, CommandFailure> {
     let mut plain = Vec::new();
     let mut tasks: BTreeMap<Task, Vec<Start>> = BTreeMap::new();
     for path in paths.iter().map(|path| below(path)).collect::<Result<Vec<_>, _>>()?.concat() {
@@ -225,15 +229,15 @@ fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     }
     found.extend(plain);
     if found.is_empty() {
-        return Err(Failure::usage("no saved run (*.json) in the given paths")
+        return Err(CommandFailure::usage("no saved run (*.json) in the given paths")
             .with_help("tune --json writes one; pagewise fleet script does so on every host"));
     }
     Ok(found)
 }
 
 /// The file itself, or the JSON files of a directory, sorted by name.
-fn below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let cannot = |e| Failure::usage(format!("cannot read `{}`: {e}", path.display()));
+fn below(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+    let cannot = |e| CommandFailure::usage(format!("cannot read `{}`: {e}", path.display()));
     if !std::fs::metadata(path).map_err(cannot)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

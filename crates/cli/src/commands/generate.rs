@@ -1,14 +1,14 @@
 //! Completion scripts and manual pages, generated from the definition of the help.
 
-use crate::args::{Cli, Completions, Man};
-use crate::failure::Failure;
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::failure::CommandFailure;
 use crate::{terminal, tools};
 use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Prints a shell's completion script.
-pub(super) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
+pub(super) fn completions(args: &CompletionsArgs) -> Result<ExitCode, CommandFailure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut shown(), "pagewise", &mut text);
     terminal::print(&String::from_utf8_lossy(&text))?;
@@ -24,14 +24,14 @@ fn shown() -> clap::Command {
 }
 
 /// Prints the manual page of the program or of one command.
-pub(super) fn manual(args: &Man) -> Result<ExitCode, Failure> {
+pub(super) fn manual(args: &ManArgs) -> Result<ExitCode, CommandFailure> {
     let mut all = Cli::command();
     all.build();
     let page = match &args.command {
         None => all,
         Some(name) => {
             all.find_subcommand(name).filter(|c| !c.is_hide_set()).cloned().ok_or_else(|| {
-                Failure::usage(format!("no command `{name}`"))
+                CommandFailure::usage(format!("no command `{name}`"))
                     .with_help("pagewise --help lists them")
             })?
         }
@@ -43,7 +43,7 @@ pub(super) fn manual(args: &Man) -> Result<ExitCode, Failure> {
         Some(help) => tool_page(&page, help, &mut text),
         None => page.render(&mut text),
     };
-    rendered.map_err(|e| Failure::usage(format!("cannot write the manual page: {e}")))?;
+    rendered.map_err(|e| CommandFailure::usage(format!("cannot write the manual page: {e}")))?;
     terminal::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,25 +3,26 @@
 //! The recording process passes ring data to the analysis, and passes it code on request. `touch` only
 //! touches base pages for the first time: it shows how much recording adds to a fault.
 
-use crate::args::{Helper, Part};
+use crate::args::{HelperArgs, HelperRole};
 use crate::commands::profile::memory;
-use crate::failure::Failure;
-use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
+use crate::failure::CommandFailure;
+use pagewise_judge::faults::{CodePlace, CodeSource, FaultAnalysis, FindCode, KERNEL, StackWalk};
 use pagewise_kernel::{clock, page_size};
-use pagewise_measure::bench::file::Launcher;
+use pagewise_measure::bench::file::HelperLauncher;
 use pagewise_measure::bench::{file, pipe};
 use pagewise_measure::{PriceError, touch_pages};
-use pagewise_model::fault::event::{Event, FrameRegisters, What};
+use pagewise_model::fault::event::{FaultEvent, FaultEventPayload, FrameRegisters};
 use pagewise_model::fault::{
-    Ending, MadeFunction, MemorySites, Origin, ResidentPages, Sees, Wanted,
+    FaultRecordingOptions, InstructionOrigin, MadeFunction, MemorySites, RecordingEnd,
+    RecordingScope, ResidentPages,
 };
-use pagewise_observe::faults::Images;
+use pagewise_observe::faults::CodeImages;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
 use pagewise_tracee::mapped_file::MappedFiles;
-use pagewise_tracee::recorder::{self, Conclusion, Sink};
-use pagewise_tracee::supervise::{self, Looks};
-use pagewise_tune::faults::Commands;
+use pagewise_tracee::recorder::{self, FaultSink, RecordingConclusion};
+use pagewise_tracee::supervise::{self, TraceFunctions};
+use pagewise_tune::faults::RecordingCommands;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,57 +32,58 @@ use std::process::ExitCode;
 const ROUNDS: u32 = 3;
 
 /// The arguments that start this program as a helper; the number of a socket follows.
-pub(super) const fn words(part: Part) -> [&'static str; 2] {
+pub(super) const fn words(part: HelperRole) -> [&'static str; 2] {
     ["__helper", part.into_str()]
 }
 
 /// Path of this program's file.
-pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
+pub(super) fn own_exe() -> Result<std::path::PathBuf, CommandFailure> {
+    std::env::current_exe()
+        .map_err(|e| CommandFailure::usage(format!("cannot find this program: {e}")))
 }
 
 /// Starts this program as a helper that measures.
-pub(super) fn launcher(part: Part) -> Result<Launcher, Failure> {
-    Ok(Launcher { exe: own_exe()?, args: words(part).map(OsString::from).to_vec() })
+pub(super) fn launcher(part: HelperRole) -> Result<HelperLauncher, CommandFailure> {
+    Ok(HelperLauncher { exe: own_exe()?, args: words(part).map(OsString::from).to_vec() })
 }
 
 /// The commands with which this program, `exe`, times faults.
-pub(super) fn timing(exe: &Path) -> Commands {
+pub(super) fn timing(exe: &Path) -> RecordingCommands {
     let command = |part| -> Vec<OsString> {
         std::iter::once(exe.into()).chain(words(part).map(OsString::from)).collect()
     };
-    Commands { recorder: command(Part::Record), probe: command(Part::Touch) }
+    RecordingCommands { recorder: command(HelperRole::Record), probe: command(HelperRole::Touch) }
 }
 
 /// Serves until the parent is gone or has received everything.
-pub(super) fn run(args: &Helper) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &HelperArgs) -> Result<ExitCode, CommandFailure> {
     match serve(args.part, args.fd.unwrap_or(-1)) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::usage(error.to_string())),
+        Err(error) => Err(CommandFailure::usage(error.to_string())),
     }
 }
 
-fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
+fn serve(part: HelperRole, fd: i32) -> Result<(), PriceError> {
     match part {
-        Part::Supervise => {
+        HelperRole::Supervise => {
             supervise::serve(
                 fd,
                 &watch::build,
-                Looks { trace: &look, account: &memory::account_of },
+                TraceFunctions { trace: &look, account: &memory::account_of },
             )?;
         }
-        Part::Record => recorder::serve(fd, &analysed)?,
-        Part::PipeEnd => pipe::serve_end(fd)?,
-        Part::FileReader => file::serve_reader(fd)?,
-        Part::Touch => touch_pages(ROUNDS)?,
-        Part::Switch => live::serve(fd)?,
+        HelperRole::Record => recorder::serve(fd, &analysed)?,
+        HelperRole::PipeEnd => pipe::serve_end(fd)?,
+        HelperRole::FileReader => file::serve_reader(fd)?,
+        HelperRole::Touch => touch_pages(ROUNDS)?,
+        HelperRole::Switch => live::serve(fd)?,
     }
     Ok(())
 }
 
-struct Analysed {
-    analysis: Analysis,
-    code: Code,
+struct AnalysisSink {
+    analysis: FaultAnalysis,
+    code: AnalysisCode,
     maps: Option<AskedMaps>,
 }
 
@@ -93,16 +95,16 @@ struct AskedMaps {
     since: i64,
 }
 
-struct Code(Images);
+struct AnalysisCode(CodeImages);
 
-impl Image for Code {
+impl CodeSource for AnalysisCode {
     fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8> {
         self.0.bytes(place.path, place.offset, place.pid, place.address)
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
     }
-    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<InstructionOrigin> {
         self.0.origins(path, offsets)
     }
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction> {
@@ -114,16 +116,16 @@ impl Image for Code {
         registers: &FrameRegisters,
         bytes: &[u8],
         code: FindCode<'_>,
-    ) -> Walk {
+    ) -> StackWalk {
         let (addresses, end) = self.0.walk(pid, registers, bytes, code);
-        Walk { addresses, end }
+        StackWalk { addresses, end }
     }
 }
 
-impl Sink for Analysed {
-    fn take(&mut self, events: &mut Vec<Event>) {
+impl FaultSink for AnalysisSink {
+    fn take(&mut self, events: &mut Vec<FaultEvent>) {
         for mut event in events.drain(..) {
-            if let What::Map(map) = &mut event.what {
+            if let FaultEventPayload::Map(map) = &mut event.what {
                 self.code.0.made().see(map);
                 if map.is_executable {
                     map.path = self.code.0.files().meet(map).to_string();
@@ -145,7 +147,7 @@ impl Sink for Analysed {
         }
         sites
     }
-    fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
+    fn conclude(mut self: Box<Self>, ending: &RecordingEnd) -> RecordingConclusion {
         let (mut report, names, faults) = self.analysis.conclude(ending, &mut self.code);
         let unnamed = self.code.0.unnamed();
         let made = self.code.0.made();
@@ -154,18 +156,18 @@ impl Sink for Analysed {
         if let Some(maps) = self.maps {
             made.remove_files(&maps.pids, maps.since);
         }
-        Conclusion { report, names, faults }
+        RecordingConclusion { report, names, faults }
     }
 }
 
 /// Analyses the recording.
-fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
-    let analysis = Analysis::new(page_size::base(), wanted, sees);
+fn analysed(wanted: FaultRecordingOptions, sees: RecordingScope) -> Box<dyn FaultSink> {
+    let analysis = FaultAnalysis::new(page_size::base(), wanted, sees);
     let since = i64::try_from(clock::unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);
     let maps = wanted.made_maps.then(|| AskedMaps { pids: HashSet::new(), since });
-    Box::new(Analysed {
+    Box::new(AnalysisSink {
         analysis,
-        code: Code(Images::new(MappedFiles::default(), wanted.debug_files)),
+        code: AnalysisCode(CodeImages::new(MappedFiles::default(), wanted.debug_files)),
         maps,
     })
 }
@@ -174,14 +176,14 @@ fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
     use clap::{Parser, ValueEnum};
 
     #[test]
     fn the_words_of_a_part_make_it() {
-        for part in Part::value_variants() {
+        for part in HelperRole::value_variants() {
             let typed = [vec!["pagewise"], words(*part).to_vec(), vec!["7"]].concat();
-            let Command::Helper(helper) = Cli::try_parse_from(typed).unwrap().command else {
+            let CliCommand::Helper(helper) = Cli::try_parse_from(typed).unwrap().command else {
                 panic!("{part:?} is no helper");
             };
             assert_eq!((helper.part, helper.fd), (*part, Some(7)));

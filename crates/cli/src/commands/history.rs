@@ -1,10 +1,10 @@
 //! `pagewise history`
 
-use crate::args::History;
-use crate::failure::Failure;
+use crate::args::HistoryArgs;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_judge::history::{lost_gains, trends};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_report::RunHead;
 use serde::Serialize;
 use std::path::Path;
@@ -14,10 +14,10 @@ use std::process::ExitCode;
 const SHOWN: usize = 15;
 
 /// Lists saved runs, oldest first, or shows how the times of their programs changed.
-pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &HistoryArgs) -> Result<ExitCode, CommandFailure> {
     let is_wanted = |name: &String, command: &[String]| is_of(command, name);
     let filter = args.program.as_ref();
-    let (numbers, runs): (Vec<usize>, Vec<Run>) = store::all()?
+    let (numbers, runs): (Vec<usize>, Vec<SavedRun>) = store::all()?
         .into_iter()
         .filter(|(_, run)| filter.is_none_or(|name| is_wanted(name, &run.command)))
         .unzip();
@@ -39,7 +39,7 @@ pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(numbers: &[usize], runs: &[Run], all: bool) -> Result<(), Failure> {
+fn list(numbers: &[usize], runs: &[SavedRun], all: bool) -> Result<(), CommandFailure> {
     let older = if all { 0 } else { runs.len().saturating_sub(SHOWN) };
     let heads = numbers.iter().zip(runs).skip(older);
     let heads: Vec<RunHead> = heads.map(|(number, run)| RunHead::new(*number, run)).collect();
@@ -50,10 +50,10 @@ fn list(numbers: &[usize], runs: &[Run], all: bool) -> Result<(), Failure> {
     terminal::print(&text)
 }
 
-fn print_lines<T: Serialize>(all: &[T]) -> Result<(), Failure> {
+fn print_lines<T: Serialize>(all: &[T]) -> Result<(), CommandFailure> {
     for one in all {
         let line = serde_json::to_string(one)
-            .map_err(|e| Failure::usage(format!("cannot write a line of JSON: {e}")))?;
+            .map_err(|e| CommandFailure::usage(format!("cannot write a line of JSON: {e}")))?;
         terminal::print(&(line + "\n"))?;
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! `pagewise links`
 
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use crate::tools::links::{Done, Links};
+use crate::tools::links::{LinkDirectory, LinkOutcome};
 use pagewise_report::shell::quote_bytes;
 use pagewise_report::text::escape;
 use std::os::unix::ffi::OsStrExt;
@@ -16,22 +16,22 @@ const USUAL: [&str; 3] = ["cat", "meter", "tee"];
 const WITH_PV: [&str; 4] = ["cat", "meter", "tee", "pv"];
 
 /// Makes or removes the links.
-pub(super) fn run(args: &args::Links) -> Result<ExitCode, Failure> {
-    let links = Links::to_this_program(&args.directory)?;
+pub(super) fn run(args: &args::LinksArgs) -> Result<ExitCode, CommandFailure> {
+    let links = LinkDirectory::to_this_program(&args.directory)?;
     let names = if args.pv { &WITH_PV[..] } else { &USUAL[..] };
     let done = match args.remove {
         true => links.remove(&WITH_PV)?,
         false => links.make(names, args.force)?,
     };
     let program = links.program.display();
-    let line = |(path, done): &(PathBuf, Done)| {
+    let line = |(path, done): &(PathBuf, LinkOutcome)| {
         let path = path.display();
         let text = match done {
-            Done::Made => format!("made {path} -> {program}"),
-            Done::Replaced => format!("replaced {path} -> {program}"),
-            Done::Kept => format!("kept {path} -> {program}"),
-            Done::Removed => format!("removed {path}"),
-            Done::Left => format!("kept {path}: it is not a link to pagewise"),
+            LinkOutcome::Made => format!("made {path} -> {program}"),
+            LinkOutcome::Replaced => format!("replaced {path} -> {program}"),
+            LinkOutcome::Kept => format!("kept {path} -> {program}"),
+            LinkOutcome::Removed => format!("removed {path}"),
+            LinkOutcome::Left => format!("kept {path}: it is not a link to pagewise"),
         };
         escape(&text) + "\n"
     };

@@ -3,12 +3,12 @@
 use super::apply;
 use super::signals::{INTERRUPTED, stop_flag};
 use super::top::wait;
-use crate::args::ExportMetrics;
-use crate::failure::Failure;
+use crate::args::MetricsArgs;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_observe::top::Sampler;
+use pagewise_observe::top::TopSampler;
 use pagewise_remedy::apply::record;
 use std::process::ExitCode;
 
@@ -16,11 +16,11 @@ use std::process::ExitCode;
 const INTERVAL: Nanos = Nanos::secs(1);
 
 /// Samples the host once.
-pub(super) fn run(args: &ExportMetrics) -> Result<ExitCode, Failure> {
-    let failed = |e: SysError| Failure::usage(e.to_string());
+pub(super) fn run(args: &MetricsArgs) -> Result<ExitCode, CommandFailure> {
+    let failed = |e: SysError| CommandFailure::usage(e.to_string());
     let applied = record::all().map_err(apply::failure)?;
     let rechecks = store::rechecks()?;
-    let mut sampler = Sampler::start().map_err(failed)?;
+    let mut sampler = TopSampler::start().map_err(failed)?;
     if !wait(INTERVAL, &*stop_flag()?) {
         return Ok(ExitCode::from(INTERRUPTED));
     }

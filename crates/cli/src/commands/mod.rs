@@ -28,47 +28,47 @@ mod text;
 mod top;
 mod tune;
 
-use crate::args::Command;
-use crate::failure::Failure;
+use crate::args::CliCommand;
+use crate::failure::CommandFailure;
 use crate::{terminal, tools};
 use pagewise_remedy::{folio_switches, reservation};
 use std::process::ExitCode;
 
 /// Runs the requested command.
-pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn dispatch(command: CliCommand) -> Result<ExitCode, CommandFailure> {
     if command.may_repair() {
         let repairs = [reservation::repair(), folio_switches::repair()];
         repairs.iter().flatten().for_each(|reported| terminal::remark(reported));
     }
     match command {
-        Command::Tune(args) => tune::run(&args),
-        Command::Ab(args) => ab::run(args),
-        Command::Run(args) => run::run(&args),
-        Command::Profile(args) => profile::run(&args),
-        Command::Faults(args) => faults::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Page(args) => page::run(&args),
-        Command::Order(args) => order::run(&args),
-        Command::Text(args) => text::run(&args),
-        Command::Cache(args) => cache::run(&args),
-        Command::Choose(args) => choose::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Show(args) => show::run(&args),
-        Command::Apply(args) => apply::run(&args),
-        Command::Recheck(args) => recheck::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::ExportMetrics(args) => metrics::run(&args),
-        Command::Merge(args) => fleet::pool(&args),
-        Command::Fleet(args) => fleet::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::History(args) => history::run(&args),
-        Command::Cat(args) => Ok(tools::cat(args.arguments)),
-        Command::Meter(args) => Ok(tools::meter(args.arguments)),
-        Command::Tee(args) => Ok(tools::tee(args.arguments)),
-        Command::Links(args) => links::run(&args),
-        Command::Completions(args) => generate::completions(&args),
-        Command::Man(args) => generate::manual(&args),
-        Command::Helper(args) => helper::run(&args),
+        CliCommand::Tune(args) => tune::run(&args),
+        CliCommand::Ab(args) => ab::run(args),
+        CliCommand::Run(args) => run::run(&args),
+        CliCommand::Profile(args) => profile::run(&args),
+        CliCommand::Faults(args) => faults::run(&args),
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Bench(args) => bench::run(&args),
+        CliCommand::Page(args) => page::run(&args),
+        CliCommand::Order(args) => order::run(&args),
+        CliCommand::Text(args) => text::run(&args),
+        CliCommand::Cache(args) => cache::run(&args),
+        CliCommand::Choose(args) => choose::run(&args),
+        CliCommand::Doctor(args) => doctor::run(&args),
+        CliCommand::Show(args) => show::run(&args),
+        CliCommand::Apply(args) => apply::run(&args),
+        CliCommand::Recheck(args) => recheck::run(&args),
+        CliCommand::Top(args) => top::run(&args),
+        CliCommand::ExportMetrics(args) => metrics::run(&args),
+        CliCommand::Merge(args) => fleet::pool(&args),
+        CliCommand::Fleet(args) => fleet::run(&args),
+        CliCommand::Compare(args) => compare::run(&args),
+        CliCommand::History(args) => history::run(&args),
+        CliCommand::Cat(args) => Ok(tools::cat(args.arguments)),
+        CliCommand::Meter(args) => Ok(tools::meter(args.arguments)),
+        CliCommand::Tee(args) => Ok(tools::tee(args.arguments)),
+        CliCommand::Links(args) => links::run(&args),
+        CliCommand::Completions(args) => generate::completions(&args),
+        CliCommand::Man(args) => generate::manual(&args),
+        CliCommand::Helper(args) => helper::run(&args),
     }
 }

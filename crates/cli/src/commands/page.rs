@@ -1,23 +1,24 @@
 //! `pagewise page`
 
-use crate::args::Page;
-use crate::failure::{Failure, observing_help};
+use crate::args::PageArgs;
+use crate::failure::{CommandFailure, observing_help};
 use crate::terminal;
 use pagewise_judge::address::{half, take_apart, understand};
 use pagewise_kernel::page_table;
 use pagewise_kernel::proc::cpuinfo;
 use pagewise_model::address::{
-    ADDRESS_SCHEMA, Address, AddressReport, Half, Layout, Process, View,
+    ADDRESS_SCHEMA, AddressHalf, AddressLayout, AddressReport, AddressView, ExaminedProcess,
+    VirtualAddress,
 };
 use pagewise_observe::address::look;
-use pagewise_tracee::target::{Target, TargetError};
+use pagewise_tracee::target::{TargetError, TargetProcess};
 use std::process::ExitCode;
 
 /// Walks addresses through the page table.
-pub(super) fn run(args: &Page) -> Result<ExitCode, Failure> {
-    let info = cpuinfo::read().map_err(|error| Failure::usage(error.to_string()))?;
+pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CommandFailure> {
+    let info = cpuinfo::read().map_err(|error| CommandFailure::usage(error.to_string()))?;
     let layout = page_table::layout(&info).ok_or_else(|| {
-        Failure::unfit("the page table layout of this processor is not known")
+        CommandFailure::unfit("the page table layout of this processor is not known")
             .with_help("run on x86-64")
     })?;
     let (process, addresses) = match args.pid {
@@ -43,27 +44,28 @@ pub(super) fn run(args: &Page) -> Result<ExitCode, Failure> {
 
 fn of_process(
     pid: i32,
-    layout: &Layout,
-    addresses: &[Address],
-) -> Result<(Option<Process>, Vec<View>), Failure> {
-    let of_nobody = |address: &&Address| half(layout, address.0) == Half::NotCanonical;
+    layout: &AddressLayout,
+    addresses: &[VirtualAddress],
+) -> Result<(Option<ExaminedProcess>, Vec<AddressView>), CommandFailure> {
+    let of_nobody =
+        |address: &&VirtualAddress| half(layout, address.0) == AddressHalf::NotCanonical;
     if let Some(address) = addresses.iter().find(of_nobody) {
         let bits = layout.user_bits;
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "{address} is not canonical: no process on this machine can use it"
         ))
         .with_help(format!(
             "user addresses have {bits} bits here; pagewise page --explain shows the parts"
         )));
     }
-    let target = Target::find(pid).map_err(refusal)?;
+    let target = TargetProcess::find(pid).map_err(refusal)?;
     let seen = look(&target, layout, addresses).map_err(refusal)?;
-    let process = Process { pid, command: target.command().to_vec() };
+    let process = ExaminedProcess { pid, command: target.command().to_vec() };
     Ok((Some(process), seen.iter().map(|seen| understand(layout, seen)).collect()))
 }
 
-fn refusal(error: TargetError) -> Failure {
-    let failure = Failure::usage(error.to_string());
+fn refusal(error: TargetError) -> CommandFailure {
+    let failure = CommandFailure::usage(error.to_string());
     match error {
         TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
         TargetError::Thread { pid, .. } => {

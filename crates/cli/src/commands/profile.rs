@@ -6,34 +6,34 @@ mod running;
 
 use super::experiment::{self, environment, identity, input, keep};
 use super::helper::{self, own_exe};
-use super::progress::Display;
+use super::progress::ProgressDisplay;
 use super::signals::stop_flag;
-use crate::args::{Part, Profile};
-use crate::failure::Failure;
+use crate::args::{HelperRole, ProfileArgs};
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::profile::Facts;
+use pagewise_judge::profile::ProfileFacts;
 use pagewise_kernel::{clock, kallsyms};
-use pagewise_measure::Options;
-use pagewise_model::body::Body;
+use pagewise_measure::CalibrationOptions;
+use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
-use pagewise_model::look::{Look, Samples, TimedFaults, Traced};
+use pagewise_model::look::{CpuSamples, LookFindings, TimedFaults, TracedLook};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::Settings;
+use pagewise_model::plan::ArmSettings;
 use pagewise_model::profile::{self, FollowedProcess, StackSamples};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
-use pagewise_observe::faults::Images;
+use pagewise_observe::faults::CodeImages;
 use pagewise_observe::made_code::MadeCode;
 use pagewise_observe::profile::{interpreters, name_functions};
 use pagewise_report::faults::{scripts, unnamed_text};
-use pagewise_report::{ProfileForm, Style, graph_section};
-use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
+use pagewise_report::{ProfileForm, TerminalStyle, graph_section};
+use pagewise_tracee::launch::{ObservationOptions, OutputSink, ProgramLaunch, StdinSource};
 use pagewise_tracee::made_maps;
 use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::perf::{Walker, user_samples};
-use pagewise_tracee::supervise::Supervisor;
+use pagewise_tracee::supervise::RunSupervisor;
 use pagewise_tune::request::run_of;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,7 @@ use std::sync::atomic::Ordering;
 /// Runs the program once with unchanged standard streams, and reports where its page work went. The report
 /// goes to standard error, so that the program's output stays unchanged. With `--json`, standard output holds
 /// only the document, and the program's output goes to standard error.
-pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode, CommandFailure> {
     if let Some(file) = &args.import {
         return import::run(args, file);
     }
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         None => {}
     }
     if args.command.is_empty() {
-        return Err(Failure::usage("no command given")
+        return Err(CommandFailure::usage("no command given")
             .with_help("put it after --, or name a running process: -p PID"));
     }
     if args.memory {
@@ -68,13 +68,14 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
-    let display = Display::new(false);
+    let display = ProgressDisplay::new(false);
     display.show("measuring this machine's unit prices");
-    let prices = pagewise_measure::calibrate(&Options::cached(Nanos::secs(2)), &|| false)
-        .map_err(|e| Failure::usage(e.to_string()))?;
+    let prices =
+        pagewise_measure::calibrate(&CalibrationOptions::cached(Nanos::secs(2)), &|| false)
+            .map_err(|e| CommandFailure::usage(e.to_string()))?;
     display.finish();
     let files = MappedFiles::default();
-    let images = || Box::new(Images::new(files.clone(), false)) as Walker;
+    let images = || Box::new(CodeImages::new(files.clone(), false)) as Walker;
     let walker = args.interpreter_frames.then(images);
     let finished = passthrough::profile_through(&launch, &files, walker)?;
     let ended = finished.usage.ended;
@@ -83,7 +84,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     if args.interpreter_frames {
         take_maps(&samples, &made, &mut run);
     }
-    let look = Look {
+    let look = LookFindings {
         runs: vec![finished.usage],
         faults: fault_times(args, finished.faults),
         traced: traced(args, second),
@@ -92,7 +93,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         walks: finished.walks,
     };
     let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
-    run.body = Some(Body::Profile(judged(&samples, Some((&look, &diagnosis)), &machine, None)));
+    run.body = Some(RunBody::Profile(judged(&samples, Some((&look, &diagnosis)), &machine, None)));
     run.diagnosis = Some(diagnosis);
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
     conclude(&mut run, start);
@@ -104,7 +105,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
 }
 
 /// Adds what is known only at the end.
-fn conclude(run: &mut Run, start: Nanos) {
+fn conclude(run: &mut SavedRun, start: Nanos) {
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(run);
 }
@@ -115,7 +116,7 @@ fn named(
     samples: Fact<StackSamples>,
     files: &MappedFiles,
     made: &mut MadeCode,
-    run: &mut Run,
+    run: &mut SavedRun,
 ) -> Fact<StackSamples> {
     samples.map(|mut samples| {
         let unnamed = name_functions(&mut samples, files, made);
@@ -125,7 +126,7 @@ fn named(
 }
 
 /// Removes the maps that interpreters were asked to write, and reports those that named nothing.
-fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut Run) {
+fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut SavedRun) {
     let Fact::Known(samples) = samples else { return };
     let since = i64::try_from(run.started_unix_ns / 1_000_000_000).unwrap_or(i64::MAX);
     made.remove_files(&samples.processes.iter().copied().collect(), since);
@@ -133,7 +134,7 @@ fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut Run) {
     run.warnings.extend(silent.filter_map(|one| scripts(&one, false)));
 }
 
-fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {
+fn kernel_only(samples: &Fact<StackSamples>) -> Fact<CpuSamples> {
     match samples {
         Fact::Known(samples) => Fact::Known(samples.kernel_only()),
         Fact::Missing(why) => Fact::Missing(why.clone()),
@@ -143,46 +144,54 @@ fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {
 /// Sorts the samples into buckets, together with the counts of the same run.
 fn judged(
     samples: &Fact<StackSamples>,
-    counted: Option<(&Look, &Diagnosis)>,
+    counted: Option<(&LookFindings, &Diagnosis)>,
     machine: &Machine,
     course: Option<FollowedProcess>,
-) -> profile::Profile {
+) -> profile::ProfileReport {
     let functions = kallsyms::functions().into();
-    let facts = Facts { samples, counted, functions: &functions, release: &machine.kernel };
+    let facts = ProfileFacts { samples, counted, functions: &functions, release: &machine.kernel };
     pagewise_judge::profile::judge(&facts, course)
 }
 
 /// Standard input of the second run, taken before the first run reads it. The user must confirm the second
 /// run with `--rerun-safe`: the first one is not traced, so its effects are unknown.
-fn second_input(args: &Profile) -> Result<Input, Failure> {
+fn second_input(args: &ProfileArgs) -> Result<StdinSource, CommandFailure> {
     if args.rerun_safe {
         return input(args.input.as_deref(), true);
     }
-    Err(Failure::usage("--traced runs the program a second time, which may not be safe")
+    Err(CommandFailure::usage("--traced runs the program a second time, which may not be safe")
         .with_help("add --rerun-safe if running it again does no harm"))
 }
 
-fn launch(args: &Profile) -> Result<Launch, Failure> {
+fn launch(args: &ProfileArgs) -> Result<ProgramLaunch, CommandFailure> {
     let recorder = if args.faults { helper::timing(&own_exe()?).recorder } else { Vec::new() };
-    Ok(Launch {
+    Ok(ProgramLaunch {
         recorder,
-        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
-        stdout: if args.json || args.format.is_some() { Sink::Stderr } else { Sink::Inherit },
-        settings: if args.interpreter_frames { made_maps::asked() } else { Settings::default() },
-        observe: Observe { profile: true, walks: true, ..Observe::default() },
-        ..Launch::passthrough(args.command.clone())
+        stdin: args.input.clone().map_or(StdinSource::Inherit, StdinSource::File),
+        stdout: if args.json || args.format.is_some() {
+            OutputSink::Stderr
+        } else {
+            OutputSink::Inherit
+        },
+        settings: if args.interpreter_frames { made_maps::asked() } else { ArmSettings::default() },
+        observe: ObservationOptions { profile: true, walks: true, ..ObservationOptions::default() },
+        ..ProgramLaunch::passthrough(args.command.clone())
     })
 }
 
 /// The report, or only the samples if they are exported for another tool.
-fn shown(run: &Run, samples: &Fact<StackSamples>, args: &Profile) -> Result<(), Failure> {
+fn shown(
+    run: &SavedRun,
+    samples: &Fact<StackSamples>,
+    args: &ProfileArgs,
+) -> Result<(), CommandFailure> {
     let Some(format) = args.format else { return report(run, args) };
     let saved = args.files.write(run);
     terminal::print_bytes(&exported(run, samples, format)?)?;
     saved
 }
 
-fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
+fn report(run: &SavedRun, args: &ProfileArgs) -> Result<(), CommandFailure> {
     let saved = args.files.write(run);
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
@@ -193,9 +202,9 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
 }
 
 /// The requested graph, then the report.
-fn text(run: &Run, args: &Profile, style: &Style) -> String {
+fn text(run: &SavedRun, args: &ProfileArgs, style: &TerminalStyle) -> String {
     let graph = match (&args.graph, &run.body) {
-        (Some(bucket), Some(Body::Profile(profile))) => {
+        (Some(bucket), Some(RunBody::Profile(profile))) => {
             graph_section(profile, bucket).text(style) + "\n"
         }
         _ => String::new(),
@@ -205,27 +214,27 @@ fn text(run: &Run, args: &Profile, style: &Style) -> String {
 
 /// The samples in another tool's format.
 fn exported(
-    run: &Run,
+    run: &SavedRun,
     samples: &Fact<StackSamples>,
     format: ProfileForm,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, CommandFailure> {
     match samples {
         Fact::Known(samples) => Ok(pagewise_report::profile_export(samples, run, format)),
-        Fact::Missing(why) => Err(Failure::unfit(format!("there are no samples: {why}"))
+        Fact::Missing(why) => Err(CommandFailure::unfit(format!("there are no samples: {why}"))
             .with_help("pagewise doctor says what allows them")),
     }
 }
 
 /// The times of the recorded faults, if requested, together with a probe that runs as the program did. The
 /// probe runs below this process, which must not become the parent of the program's remaining processes.
-fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults> {
+fn fault_times(args: &ProfileArgs, recorded: Fact<FaultReport>) -> Fact<TimedFaults> {
     if !args.faults {
         return Fact::missing("not requested (--faults times each fault of the run)");
     }
-    let timed = || -> Result<Fact<TimedFaults>, Failure> {
+    let timed = || -> Result<Fact<TimedFaults>, CommandFailure> {
         let commands = helper::timing(&own_exe()?);
-        let mut run = |launch: &Launch| {
-            passthrough::observe_through(&Launch { own_session: false, ..launch.clone() })
+        let mut run = |launch: &ProgramLaunch| {
+            passthrough::observe_through(&ProgramLaunch { own_session: false, ..launch.clone() })
         };
         Ok(commands.beside_probe(recorded, true, &mut run)?)
     };
@@ -233,15 +242,15 @@ fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults>
 }
 
 /// The second, traced run, if requested; its output is discarded.
-fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
+fn traced(args: &ProfileArgs, input: Option<StdinSource>) -> Fact<TracedLook> {
     let Some(stdin) = input else {
         return Fact::missing("not requested (--traced runs the program a second time)");
     };
-    let launch = Launch { stdin, ..Launch::experiment(args.command.clone()) };
-    let traced = || -> Result<Traced, String> {
+    let launch = ProgramLaunch { stdin, ..ProgramLaunch::experiment(args.command.clone()) };
+    let traced = || -> Result<TracedLook, String> {
         let exe = own_exe().map_err(|failure| failure.to_string())?;
-        let mut supervisor =
-            Supervisor::start(&exe, &helper::words(Part::Supervise)).map_err(|e| e.to_string())?;
+        let mut supervisor = RunSupervisor::start(&exe, &helper::words(HelperRole::Supervise))
+            .map_err(|e| e.to_string())?;
         // From here on, an interrupt ends only this run: the report of the first one still appears.
         let stop = stop_flag().map_err(|failure| failure.to_string())?;
         let interrupted = || stop.load(Ordering::Relaxed);

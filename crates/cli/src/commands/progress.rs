@@ -2,7 +2,7 @@
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pagewise_tune::world::Event;
+use pagewise_tune::world::SessionEvent;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Progress on standard error, when that is a terminal.
-pub(super) struct Display {
+pub(super) struct ProgressDisplay {
     bar: ProgressBar,
     announce: bool,
     /// When the race was last shown.
     shown: Instant,
 }
 
-impl Display {
+impl ProgressDisplay {
     pub(super) fn new(quiet: bool) -> Self {
         let draw = !quiet && std::io::stderr().is_terminal();
         let target =
@@ -29,18 +29,18 @@ impl Display {
         Self { bar, announce: !quiet, shown: Instant::now() }
     }
 
-    pub(super) fn tell(&mut self, event: &Event<'_>) {
+    pub(super) fn tell(&mut self, event: &SessionEvent<'_>) {
         match event {
-            Event::Stage(stage) => self.show(stage),
-            Event::Chosen(run) => {
+            SessionEvent::Stage(stage) => self.show(stage),
+            SessionEvent::Chosen(run) => {
                 self.say(&pagewise_report::fitting_line(&run.candidates));
                 if let Some(line) = pagewise_report::budget_line(run) {
                     self.say(&line);
                 }
             }
             // Computing the intervals takes time, so it is done only to draw them.
-            Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
-            Event::Progress(progress) => {
+            SessionEvent::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
+            SessionEvent::Progress(progress) => {
                 self.shown = Instant::now();
                 self.show(&pagewise_report::race_lines(
                     progress.runs,

@@ -2,17 +2,17 @@
 
 use super::experiment;
 use super::signals::{self, INTERRUPTED};
-use crate::args::Run;
-use crate::failure::Failure;
+use crate::args::RunArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_kernel::lock::ExperimentLock;
-use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
-use pagewise_remedy::fold::{self, Choice, FoldError};
-use pagewise_remedy::folio_switches::{self, Switched};
-use pagewise_remedy::reservation::{self, Permit, Reservation};
-use pagewise_remedy::{Target, idle, warmth};
+use pagewise_model::plan::{ArmSettings, HugeFile, PoolNeed, RemedyDose};
+use pagewise_remedy::fold::{self, FoldChoice, FoldError};
+use pagewise_remedy::folio_switches::{self, FolioSwitches};
+use pagewise_remedy::reservation::{self, PoolPermit, PoolReservation};
+use pagewise_remedy::{TargetProgram, idle, warmth};
 use pagewise_report::number::counted;
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::watcher::WatchReport;
 use pagewise_tracee::{passthrough, read_ahead};
 use std::ffi::OsString;
@@ -25,34 +25,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const NOT_STARTED: u8 = 125;
 
 /// Doses for `command` from a list on the command line.
-pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
+pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<RemedyDose>, CommandFailure> {
     let machine = pagewise_kernel::machine::machine();
-    pagewise_remedy::parse_list(list, &machine, &|| Target::from_command(command)).map_err(
+    pagewise_remedy::parse_list(list, &machine, &|| TargetProgram::from_command(command)).map_err(
         |error| {
-            Failure::usage(error.to_string())
+            CommandFailure::usage(error.to_string())
                 .with_help("pagewise run --list shows the parameters of each remedy")
         },
     )
 }
 
 /// Starts a program with remedies.
-pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandFailure> {
     if args.list {
         list()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.command.is_empty() {
-        return Err(Failure::usage("no command given").with_help("put it after --"));
+        return Err(CommandFailure::usage("no command given").with_help("put it after --"));
     }
     let mut doses =
         if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
     if let Some((one, other)) = pagewise_remedy::clash(&doses) {
         let why = format!("`{}` and `{}` cannot be used together", one.spec(), other.spec());
-        return Err(Failure::usage(why).with_help("leave one of them out"));
+        return Err(CommandFailure::usage(why).with_help("leave one of them out"));
     }
-    let target = Target::from_command(&args.command);
+    let target = TargetProgram::from_command(&args.command);
     if let Some((remedy, why)) = pagewise_remedy::misfit(&doses, &target) {
-        return Err(Failure::usage(format!("{remedy}: {why}"))
+        return Err(CommandFailure::usage(format!("{remedy}: {why}"))
             .with_help(format!(
                 "start it without `{remedy}`; `pagewise tune --only {remedy}` tries it all the same"
             ))
@@ -62,13 +62,13 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         terminal::remark(&format!("{} has no effect: {why}", dose.spec()));
     }
     let stop = if args.system { Some(permitted(&doses)?) } else { None };
-    let changed = Changed::for_doses(&mut doses, args.system);
+    let changed = MachineChanges::for_doses(&mut doses, args.system);
     if args.verbose || terminal::reaches_a_person() {
         for (name, unseen) in pagewise_remedy::unseen(&doses) {
             terminal::remark(&format!("{name}: {unseen}"));
         }
     }
-    let mut settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
+    let mut settings = doses.iter().fold(ArmSettings::default(), |all, d| all.merged(&d.settings));
     if let Some(path) = settings.working_set.take() {
         read_before_start(&path)?;
     }
@@ -79,14 +79,14 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         let covering = choice.cover().map_err(|error| not_covered(&error))?;
         remark(covering.lines(args.verbose));
     }
-    let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
+    let launch = ProgramLaunch { settings, ..ProgramLaunch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() && stop.is_none() {
         return Err(passthrough::exec_with(&launch).into());
     }
     let interrupted = || stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let build = &pagewise_remedy::watch::build;
     let Some(through) = passthrough::run_through(&launch, build, &interrupted)? else {
-        return Err(Failure::usage("interrupted before the start").with_code(INTERRUPTED));
+        return Err(CommandFailure::usage("interrupted before the start").with_code(INTERRUPTED));
     };
     changed.undo();
     remark(through.watches.iter().flat_map(|watch| watch_lines(watch, args.verbose)));
@@ -99,9 +99,9 @@ fn remark(lines: impl IntoIterator<Item = String>) {
 
 /// The flag that a signal sets, for a run that may change the machine. Refuses doses that change nothing on
 /// the machine.
-fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
+fn permitted(doses: &[RemedyDose]) -> Result<Arc<AtomicBool>, CommandFailure> {
     if !doses.iter().any(|dose| dose.settings.needs_machine()) {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage(
             "--system has no effect: none of these remedies changes the machine",
         )
         .with_help("pagewise run --system --with pool=SIZE -- CMD"));
@@ -110,9 +110,9 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// The files whose code gets huge pages only in a folded copy. The others stay in `files`.
-fn choose(files: &mut Vec<HugeFile>, doses: &[Dose]) -> Result<Choice, Failure> {
+fn choose(files: &mut Vec<HugeFile>, doses: &[RemedyDose]) -> Result<FoldChoice, CommandFailure> {
     if doses.iter().all(|dose| dose.remedy != pagewise_remedy::TEXT_HUGE) {
-        return Err(Failure::usage("--fold needs the remedy text-huge")
+        return Err(CommandFailure::usage("--fold needs the remedy text-huge")
             .with_help("pagewise run --fold --with text-huge -- CMD"));
     }
     let (choice, rest) = fold::choose(std::mem::take(files));
@@ -120,7 +120,7 @@ fn choose(files: &mut Vec<HugeFile>, doses: &[Dose]) -> Result<Choice, Failure> 
     Ok(choice)
 }
 
-fn not_covered(error: &FoldError) -> Failure {
+fn not_covered(error: &FoldError) -> CommandFailure {
     let help = match error {
         FoldError::Refused { help, .. } => *help,
         FoldError::System(error) if matches!(error.call, "unshare" | "mount" | "write") => {
@@ -129,21 +129,21 @@ fn not_covered(error: &FoldError) -> Failure {
         }
         FoldError::System(_) | FoldError::Plan(_) | FoldError::Stopped => "start it without --fold",
     };
-    Failure::usage(format!("--fold: {error}")).with_help(help).with_code(NOT_STARTED)
+    CommandFailure::usage(format!("--fold: {error}")).with_help(help).with_code(NOT_STARTED)
 }
 
 /// Changes to the machine that last while the program runs.
 #[derive(Default)]
-struct Changed {
-    reserved: Option<Reservation>,
-    switched: Option<Switched>,
+struct MachineChanges {
+    reserved: Option<PoolReservation>,
+    switched: Option<FolioSwitches>,
     /// Held as long as the change lasts; `None` if an experiment holds the lock.
     no_experiment: Option<ExperimentLock>,
 }
 
-impl Changed {
+impl MachineChanges {
     /// Prepares the machine for the doses; removes a dose if that fails.
-    fn for_doses(doses: &mut Vec<Dose>, may_change: bool) -> Self {
+    fn for_doses(doses: &mut Vec<RemedyDose>, may_change: bool) -> Self {
         let mut changed = Self::default();
         let missing = |name: &str, why: &str| {
             terminal::remark(&format!("{name}: {why}; started without it"));
@@ -164,7 +164,7 @@ impl Changed {
     }
 
     fn switch_folios(&mut self, may_change: bool) -> Result<(), String> {
-        let permit = may_change.then(Permit::obtain).transpose()?;
+        let permit = may_change.then(PoolPermit::obtain).transpose()?;
         if permit.is_some() {
             self.no_experiment = experiment::no_experiment_beside();
         }
@@ -177,17 +177,17 @@ impl Changed {
         if as_it_is.is_ok() || !may_change {
             return as_it_is;
         }
-        let permit = Permit::obtain()?;
+        let permit = PoolPermit::obtain()?;
         self.no_experiment = experiment::no_experiment_beside();
         reservation::ensure(need, Some(&permit), &mut self.reserved)
     }
 
     /// Undoes the changes.
     fn undo(self) {
-        if let Some(Err(why)) = self.reserved.map(Reservation::give_back) {
+        if let Some(Err(why)) = self.reserved.map(PoolReservation::give_back) {
             terminal::remark(&format!("{}: {why}", pagewise_remedy::POOL));
         }
-        if let Some(Err(why)) = self.switched.map(Switched::put_back) {
+        if let Some(Err(why)) = self.switched.map(FolioSwitches::put_back) {
             terminal::remark(&format!("{}: {why}", pagewise_remedy::HEAP_MTHP));
         }
         drop(self.no_experiment);
@@ -195,9 +195,9 @@ impl Changed {
 }
 
 /// Reads a working set ahead, and reports files that are skipped because they have changed since the recording.
-fn read_before_start(path: &str) -> Result<(), Failure> {
-    let set = read_ahead::load(Path::new(path)).map_err(Failure::usage)?;
-    let plan = read_ahead::Plan::of(&set);
+fn read_before_start(path: &str) -> Result<(), CommandFailure> {
+    let set = read_ahead::load(Path::new(path)).map_err(CommandFailure::usage)?;
+    let plan = read_ahead::ReadAheadPlan::of(&set);
     for line in plan.left_out() {
         terminal::remark(&format!("working-set: {line}; left out"));
     }
@@ -217,7 +217,7 @@ fn watch_lines(watch: &WatchReport, verbose: bool) -> Vec<String> {
     lines
 }
 
-fn list() -> Result<(), Failure> {
+fn list() -> Result<(), CommandFailure> {
     for remedy in pagewise_remedy::all() {
         terminal::print(&format!(
             "{}\n    {}\n    =PARAMETER: {}\n",

@@ -1,17 +1,17 @@
 //! `pagewise show`
 
 use super::experiment;
-use crate::args::Show;
-use crate::failure::Failure;
+use crate::args::ShowArgs;
+use crate::failure::CommandFailure;
 use crate::{browser, store, terminal};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a saved run in the requested form, or writes or opens its page or one of its pictures.
-pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandFailure> {
     if args.schema {
-        terminal::print(&Run::json_schema())?;
+        terminal::print(&SavedRun::json_schema())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(file) = &args.picture {
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(run: &Run, args: &Show) -> String {
+fn text(run: &SavedRun, args: &ShowArgs) -> String {
     if args.json {
         run.to_json() + "\n"
     } else if args.markdown {
@@ -43,33 +43,32 @@ fn text(run: &Run, args: &Show) -> String {
     }
 }
 
-fn refuse_other_forms(file: &Path) -> Result<(), Failure> {
+fn refuse_other_forms(file: &Path) -> Result<(), CommandFailure> {
     match file.extension() {
-        Some(extension) if extension != "svg" => {
-            Err(Failure::usage(format!("cannot draw `{}`: only SVG is written", file.display()))
-                .with_help(
-                    "use a name that ends in .svg; a browser or rsvg-convert makes a PNG of it",
-                ))
-        }
+        Some(extension) if extension != "svg" => Err(CommandFailure::usage(format!(
+            "cannot draw `{}`: only SVG is written",
+            file.display()
+        ))
+        .with_help("use a name that ends in .svg; a browser or rsvg-convert makes a PNG of it")),
         _ => Ok(()),
     }
 }
 
 /// The first picture of `run` whose title contains these words.
-fn picture(run: &Run, wanted: Option<&str>) -> Result<String, Failure> {
+fn picture(run: &SavedRun, wanted: Option<&str>) -> Result<String, CommandFailure> {
     let pictures = pagewise_report::pictures(run);
     let wanted = wanted.unwrap_or_default().to_lowercase();
     let found = pictures.iter().find(|(title, _)| title.to_lowercase().contains(&wanted));
     match found {
         Some((_, svg)) => Ok(svg.clone()),
         None if pictures.is_empty() => {
-            Err(Failure::usage(format!("run `{}` has no picture", run.id))
+            Err(CommandFailure::usage(format!("run `{}` has no picture", run.id))
                 .with_help("pagewise show --html FILE writes its page"))
         }
         None => {
             let titles: Vec<String> =
                 pictures.iter().map(|(title, _)| format!("`{title}`")).collect();
-            Err(Failure::usage(format!("no picture has `{wanted}` in its title"))
+            Err(CommandFailure::usage(format!("no picture has `{wanted}` in its title"))
                 .with_help(format!("there are {}", titles.join(", "))))
         }
     }

@@ -1,18 +1,18 @@
 //! The signals that end a session early, and the exit status of such a session.
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_kernel::start;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set; a second signal ends the process at once. Signals that were
 /// ignored at the start (`nohup`, a background job of a shell without job control) stay ignored.
-pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, CommandFailure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in taken(start::ignored()) {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|e| Failure::usage(format!("cannot handle signals: {e}")))?;
+            .map_err(|e| CommandFailure::usage(format!("cannot handle signals: {e}")))?;
     }
     Ok(flag)
 }
@@ -29,8 +29,8 @@ fn taken(ignored: u64) -> Vec<i32> {
 pub(super) const INTERRUPTED: u8 = 128 + 2;
 
 /// The failure of a command that such a signal ended.
-pub(super) fn interrupted() -> Failure {
-    Failure::usage("interrupted").with_code(INTERRUPTED)
+pub(super) fn interrupted() -> CommandFailure {
+    CommandFailure::usage("interrupted").with_code(INTERRUPTED)
 }
 
 #[cfg(test)]

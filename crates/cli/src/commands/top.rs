@@ -2,13 +2,13 @@
 
 use super::signals::stop_flag;
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::top::{hint, next_step};
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::top::Top;
-use pagewise_observe::top::Sampler;
+use pagewise_model::top::TopSample;
+use pagewise_observe::top::TopSampler;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +23,9 @@ const END: &str = "\x1b[?1049l";
 const HOME: &str = "\x1b[H\x1b[J";
 
 /// Samples processes once, or repeatedly on a terminal.
-pub(super) fn run(args: &args::Top) -> Result<ExitCode, Failure> {
-    let failed = |e: pagewise_kernel::SysError| Failure::usage(e.to_string());
-    let mut sampler = Sampler::start().map_err(failed)?;
+pub(super) fn run(args: &args::TopArgs) -> Result<ExitCode, CommandFailure> {
+    let failed = |e: pagewise_kernel::SysError| CommandFailure::usage(e.to_string());
+    let mut sampler = TopSampler::start().map_err(failed)?;
     let stop = stop_flag()?;
     let is_live = !args.once && !args.json && std::io::stdout().is_terminal();
     if !is_live {
@@ -41,21 +41,25 @@ pub(super) fn run(args: &args::Top) -> Result<ExitCode, Failure> {
     shown.map(|()| ExitCode::SUCCESS)
 }
 
-fn live(args: &args::Top, sampler: &mut Sampler, stop: &AtomicBool) -> Result<(), Failure> {
+fn live(
+    args: &args::TopArgs,
+    sampler: &mut TopSampler,
+    stop: &AtomicBool,
+) -> Result<(), CommandFailure> {
     terminal::print(&format!("{HOME}first sample in {} ...\n", args.interval))?;
     while wait(args.interval, stop) {
-        let top = sampler.look(args.rows).map_err(|e| Failure::usage(e.to_string()))?;
+        let top = sampler.look(args.rows).map_err(|e| CommandFailure::usage(e.to_string()))?;
         terminal::print(&format!("{HOME}{}", text(&top)))?;
     }
     Ok(())
 }
 
-fn text(top: &Top) -> String {
+fn text(top: &TopSample) -> String {
     let hints: Vec<Option<&'static str>> = top.rows.iter().map(hint).collect();
     pagewise_report::top_page(top, &hints, next_step()).text(&terminal::style())
 }
 
-fn print(args: &args::Top, top: &Top) -> Result<ExitCode, Failure> {
+fn print(args: &args::TopArgs, top: &TopSample) -> Result<ExitCode, CommandFailure> {
     if args.json {
         terminal::print_json(top)?;
     } else {

@@ -5,29 +5,29 @@ mod serve;
 
 use super::experiment;
 use super::helper;
-use super::progress::Display;
+use super::progress::ProgressDisplay;
 use super::signals;
-use crate::args::{ExperimentArgs, Part, Tune};
-use crate::failure::Failure;
+use crate::args::{ExperimentArgs, HelperRole, TuneArgs};
+use crate::failure::CommandFailure;
 use crate::store;
 use pagewise_judge::guards;
-use pagewise_model::guard::Guard;
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::spec::{OwnArm, Spec};
-use pagewise_model::trial::Quantity;
+use pagewise_model::guard::ArmGuard;
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::spec::{OwnArm, SessionSpec};
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::derived;
-use pagewise_remedy::reservation::Permit;
-use pagewise_tracee::launch::{Input, Launch};
-use pagewise_tune::live::Live;
+use pagewise_remedy::reservation::PoolPermit;
+use pagewise_tracee::launch::{ProgramLaunch, StdinSource};
+use pagewise_tune::live::LiveWorld;
 use pagewise_tune::session;
-use pagewise_tune::{Request, Stop, conditions};
+use pagewise_tune::{SessionRequest, SessionStop, conditions};
 use std::process::ExitCode;
 
 /// Help text: how to give an arm.
 const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 
 /// Diagnoses, tries, proves and prints the receipt.
-pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode, CommandFailure> {
     if let Some(command) = &args.service.serve {
         return serve::run(args, command);
     }
@@ -47,8 +47,8 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     let _lock = experiment::lock(args.experiment.patience)?;
     if args.system {
         let refused =
-            |why| Failure::unfit(why).with_help("leave out --system to change no settings");
-        request.system = Some(Permit::obtain().map_err(refused)?);
+            |why| CommandFailure::unfit(why).with_help("leave out --system to change no settings");
+        request.system = Some(PoolPermit::obtain().map_err(refused)?);
     }
     let (run, end) = race(&request, earlier, args.experiment.quiet)?;
     experiment::conclude(run, end, &args.experiment)
@@ -56,17 +56,17 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
 
 /// Runs a session on this machine, or continues a saved one. Returns the run, and why it ended early.
 pub(super) fn race(
-    request: &Request,
-    saved: Option<Run>,
+    request: &SessionRequest,
+    saved: Option<SavedRun>,
     quiet: bool,
-) -> Result<(Run, Option<Stop>), Failure> {
+) -> Result<(SavedRun, Option<SessionStop>), CommandFailure> {
     let stop = signals::stop_flag()?;
-    let mut display = Display::new(quiet);
-    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let mut display = ProgressDisplay::new(quiet);
+    let mut listener = |event: &pagewise_tune::world::SessionEvent<'_>| display.tell(event);
     let exe = helper::own_exe()?;
     let recording = helper::timing(&exe);
-    let words = helper::words(Part::Supervise);
-    let world = Live::start(request, &exe, &words, recording, stop, &mut listener);
+    let words = helper::words(HelperRole::Supervise);
+    let world = LiveWorld::start(request, &exe, &words, recording, stop, &mut listener);
     let raced = match world {
         Ok(mut world) => session::run(request, saved, &mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
@@ -76,37 +76,41 @@ pub(super) fn race(
 }
 
 /// The quantities that may decide, the default first, and what guards may bound.
-struct Goals {
-    quantities: &'static [Quantity],
+struct TuneGoals {
+    quantities: &'static [ComparedQuantity],
     has_errors: bool,
-    usual_guards: fn(Quantity) -> Vec<Guard>,
+    usual_guards: fn(ComparedQuantity) -> Vec<ArmGuard>,
 }
 
 /// Goals of a program that ends.
-const PROGRAM: Goals = Goals {
-    quantities: &[Quantity::Time, Quantity::Cpu, Quantity::Memory],
+const PROGRAM: TuneGoals = TuneGoals {
+    quantities: &[ComparedQuantity::Time, ComparedQuantity::Cpu, ComparedQuantity::Memory],
     has_errors: false,
     usual_guards: guards::usual,
 };
 
 /// The deciding quantity, and the guards that limit an arm.
-fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
+fn goal(
+    args: &TuneArgs,
+    goals: &TuneGoals,
+) -> Result<(ComparedQuantity, Vec<ArmGuard>), CommandFailure> {
     let quantity = args.goal.unwrap_or(goals.quantities[0]);
     if !goals.quantities.contains(&quantity) {
         let names: Vec<&str> = goals.quantities.iter().map(|one| one.into_str()).collect();
         let why = format!("--goal {} does not fit: use {}", quantity.into_str(), names.join(", "));
-        return Err(Failure::usage(why));
+        return Err(CommandFailure::usage(why));
     }
     let typed =
         args.guards.iter().map(|text| guards::parse(text, goals.quantities, goals.has_errors));
-    let typed: Vec<Guard> =
-        typed.collect::<Result<_, _>>().map_err(|why| Failure::usage(format!("--guard {why}")))?;
+    let typed: Vec<ArmGuard> = typed
+        .collect::<Result<_, _>>()
+        .map_err(|why| CommandFailure::usage(format!("--guard {why}")))?;
     let guards = if typed.is_empty() { (goals.usual_guards)(quantity) } else { typed };
     Ok((quantity, guards))
 }
 
 /// The request that the command line describes.
-fn fresh(args: &Tune) -> Result<Request, Failure> {
+fn fresh(args: &TuneArgs) -> Result<SessionRequest, CommandFailure> {
     let mut request = experiment::request(&args.experiment, args.command.clone(), true)?;
     (request.spec.quantity, request.spec.guards) = goal(args, &PROGRAM)?;
     request.spec.advise = args.advise;
@@ -120,10 +124,13 @@ fn fresh(args: &Tune) -> Result<Request, Failure> {
 
 /// The request of a saved session, and the session. Refuses to continue if new runs cannot be compared with
 /// the saved ones.
-fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
+fn continued(
+    which: &str,
+    args: &ExperimentArgs,
+) -> Result<(SessionRequest, SavedRun), CommandFailure> {
     let mut saved = store::load(Some(which))?;
     let refused = |why: &str| {
-        Failure::usage(format!("cannot continue `{which}`: {why}"))
+        CommandFailure::usage(format!("cannot continue `{which}`: {why}"))
             .with_help("start a new session: pagewise tune -- CMD")
     };
     let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
@@ -149,13 +156,16 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
 }
 
 /// The request of a saved session with new options. This process changes to the session's directory.
-pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Failure> {
+pub(super) fn repeated(
+    spec: SessionSpec,
+    args: &ExperimentArgs,
+) -> Result<SessionRequest, CommandFailure> {
     std::env::set_current_dir(&spec.directory).map_err(|e| {
-        Failure::usage(format!("its directory `{}`: {e}", spec.directory.display()))
+        CommandFailure::usage(format!("its directory `{}`: {e}", spec.directory.display()))
     })?;
-    let input = spec.input.elsewhere().unwrap_or(Input::Null);
+    let input = spec.input.elsewhere().unwrap_or(StdinSource::Null);
     let new = experiment::request_of(args, spec.command.clone(), input)?;
-    let spec = Spec {
+    let spec = SessionSpec {
         input: new.spec.input,
         rerun_safe: spec.rerun_safe || new.spec.rerun_safe,
         in_turn: spec.in_turn || new.spec.in_turn,
@@ -165,23 +175,24 @@ pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Fai
         seed: new.spec.seed,
         ..spec
     };
-    Ok(Request { spec, ..new })
+    Ok(SessionRequest { spec, ..new })
 }
 
 /// Refuses arms with the same name or without a program, before seconds are spent on prices.
-fn refuse_arms(request: &Request) -> Result<(), Failure> {
+fn refuse_arms(request: &SessionRequest) -> Result<(), CommandFailure> {
     if let Some(why) = request.unfit_arm() {
-        return Err(Failure::usage(format!("--arm: {why}")).with_help(ARM_HELP));
+        return Err(CommandFailure::usage(format!("--arm: {why}")).with_help(ARM_HELP));
     }
     for arm in &request.spec.own_arms {
-        Launch::experiment(arm.command.clone()).check()?;
+        ProgramLaunch::experiment(arm.command.clone()).check()?;
     }
     Ok(())
 }
 
 /// Parses `NAME=COMMAND`; the command is split into words like a shell does.
-fn own_arm(text: &str) -> Result<OwnArm, Failure> {
-    let bad = |why: &str| Failure::usage(format!("--arm `{text}`: {why}")).with_help(ARM_HELP);
+fn own_arm(text: &str) -> Result<OwnArm, CommandFailure> {
+    let bad =
+        |why: &str| CommandFailure::usage(format!("--arm `{text}`: {why}")).with_help(ARM_HELP);
     let (name, command) = text.split_once('=').ok_or_else(|| bad("use NAME=COMMAND"))?;
     let words = shlex::split(command).ok_or_else(|| bad("a quote is missing"))?;
     Ok(OwnArm { name: name.to_owned(), command: words.into_iter().map(Into::into).collect() })

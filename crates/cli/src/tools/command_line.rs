@@ -10,14 +10,14 @@ use std::process::ExitCode;
 
 /// What to do instead of running the tool.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Instead {
+pub(super) enum EarlyExit {
     Help,
     Version,
     /// Bad usage, with the error text.
     Wrong(String),
 }
 
-impl From<lexopt::Error> for Instead {
+impl From<lexopt::Error> for EarlyExit {
     fn from(error: lexopt::Error) -> Self {
         use lexopt::Error::{MissingValue, UnexpectedValue};
         Self::Wrong(match error {
@@ -33,7 +33,7 @@ impl From<lexopt::Error> for Instead {
     }
 }
 
-impl Instead {
+impl EarlyExit {
     /// Bad usage.
     pub(super) fn wrong(text: impl Into<String>) -> Self {
         Self::Wrong(text.into())
@@ -78,36 +78,36 @@ fn print(tool: &str, text: &str) -> ExitCode {
 }
 
 /// The option with its full name, if an unambiguous abbreviation was given.
-pub(super) fn in_full<'a>(argument: Arg<'a>, known: &[&'static str]) -> Result<Arg<'a>, Instead> {
+pub(super) fn in_full<'a>(argument: Arg<'a>, known: &[&'static str]) -> Result<Arg<'a>, EarlyExit> {
     let Arg::Long(name) = argument else { return Ok(argument) };
     match complete(name, known) {
-        Completed::One(whole) => Ok(Arg::Long(whole)),
-        Completed::None => Ok(Arg::Long(name)),
-        Completed::Many(options) => {
+        NameCompletion::One(whole) => Ok(Arg::Long(whole)),
+        NameCompletion::None => Ok(Arg::Long(name)),
+        NameCompletion::Many(options) => {
             let names: String = options.iter().map(|option| format!(" '--{option}'")).collect();
-            Err(Instead::Wrong(format!("option '--{name}' is ambiguous; possibilities:{names}")))
+            Err(EarlyExit::Wrong(format!("option '--{name}' is ambiguous; possibilities:{names}")))
         }
     }
 }
 
 /// The result of completing an abbreviated name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Completed {
+pub(super) enum NameCompletion {
     None,
     One(&'static str),
     Many(Vec<&'static str>),
 }
 
 /// The names that begin with `name`. An exact match wins.
-pub(super) fn complete(name: &str, known: &[&'static str]) -> Completed {
+pub(super) fn complete(name: &str, known: &[&'static str]) -> NameCompletion {
     if let Some(whole) = known.iter().find(|option| **option == name) {
-        return Completed::One(whole);
+        return NameCompletion::One(whole);
     }
     let begun: Vec<_> = known.iter().copied().filter(|option| option.starts_with(name)).collect();
     match begun[..] {
-        [] => Completed::None,
-        [option] => Completed::One(option),
-        _ => Completed::Many(begun),
+        [] => NameCompletion::None,
+        [option] => NameCompletion::One(option),
+        _ => NameCompletion::Many(begun),
     }
 }
 
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn an_option_may_be_cut_while_it_is_the_only_one() {
         let known = ["show-all", "show-ends", "squeeze-blank", "show"];
-        assert_eq!(complete("sq", &known), Completed::One("squeeze-blank"));
-        assert_eq!(complete("show-e", &known), Completed::One("show-ends"));
-        assert_eq!(complete("show", &known), Completed::One("show"));
-        assert_eq!(complete("show-", &known), Completed::Many(vec!["show-all", "show-ends"]));
-        assert_eq!(complete("x", &known), Completed::None);
+        assert_eq!(complete("sq", &known), NameCompletion::One("squeeze-blank"));
+        assert_eq!(complete("show-e", &known), NameCompletion::One("show-ends"));
+        assert_eq!(complete("show", &known), NameCompletion::One("show"));
+        assert_eq!(complete("show-", &known), NameCompletion::Many(vec!["show-all", "show-ends"]));
+        assert_eq!(complete("x", &known), NameCompletion::None);
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
                 true => parser.value().unwrap_err(),
                 false => parser.next().unwrap_err(),
             };
-            match Instead::from(error) {
-                Instead::Wrong(text) => text,
+            match EarlyExit::from(error) {
+                EarlyExit::Wrong(text) => text,
                 other => panic!("{word} gave {other:?}"),
             }
         };

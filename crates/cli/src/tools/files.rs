@@ -10,7 +10,7 @@
 
 use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
-use pagewise_lanes::{End, Uncached};
+use pagewise_lanes::{DescriptorEnd, Uncached};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::ffi::{OsStr, OsString};
@@ -91,12 +91,12 @@ pub(super) fn is_output(input: &Metadata, output: &File) -> bool {
 
 /// A file whose bytes pass through this process, bypassing the page cache on request.
 #[derive(Debug)]
-pub(super) struct Passage<'a> {
+pub(super) struct PassThroughFile<'a> {
     file: &'a File,
     past_cache: Option<Uncached<'a>>,
 }
 
-impl<'a> Passage<'a> {
+impl<'a> PassThroughFile<'a> {
     pub(super) fn new(file: &'a File, past_cache: bool) -> Self {
         Self { file, past_cache: past_cache.then(|| Uncached::of(file)) }
     }
@@ -110,7 +110,7 @@ impl<'a> Passage<'a> {
             };
             match read {
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if End::can_wait(self.file) => {
+                Err(Errno::AGAIN) if DescriptorEnd::can_wait(self.file) => {
                     await_ready(self.file.as_fd(), PollFlags::IN);
                 }
                 done => return done,
@@ -129,7 +129,7 @@ impl<'a> Passage<'a> {
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(n) => bytes = &bytes[n..],
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if End::can_wait(self.file) => {
+                Err(Errno::AGAIN) if DescriptorEnd::can_wait(self.file) => {
                     await_ready(self.file.as_fd(), PollFlags::OUT);
                 }
                 Err(errno) => return Err(errno),
@@ -164,7 +164,7 @@ mod tests {
         let mut got = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                Passage::new(&writer, false).write_all(&bytes).unwrap();
+                PassThroughFile::new(&writer, false).write_all(&bytes).unwrap();
                 drop(writer);
             });
             reader.read_to_end(&mut got).unwrap();

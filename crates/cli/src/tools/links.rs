@@ -6,7 +6,7 @@
 //! before the first link is made. `symlink(2)` never overwrites. A link is replaced by `rename(2)`, so its
 //! name is never missing.
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_kernel::link;
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// What a directory holds under a name.
 #[derive(Debug, PartialEq, Eq)]
-enum Entry {
+enum LinkEntry {
     Nothing,
     /// A link to this program.
     Ours,
@@ -27,7 +27,7 @@ enum Entry {
 
 /// What was done with a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum LinkOutcome {
     Made,
     /// Replaced a link to another pagewise.
     Replaced,
@@ -40,17 +40,18 @@ pub(crate) enum Done {
 
 /// A directory for links to a program.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct LinkDirectory {
     /// Absolute and without symbolic links, as PATH needs it.
     pub(crate) directory: PathBuf,
     /// The file that the links point to.
     pub(crate) program: PathBuf,
 }
 
-impl Links {
+impl LinkDirectory {
     /// Links to the running program, in an existing directory.
-    pub(crate) fn to_this_program(directory: &Path) -> Result<Self, Failure> {
-        let refused = |why: String| Failure::usage(format!("{}: {why}", directory.display()));
+    pub(crate) fn to_this_program(directory: &Path) -> Result<Self, CommandFailure> {
+        let refused =
+            |why: String| CommandFailure::usage(format!("{}: {why}", directory.display()));
         let found = directory.canonicalize().map_err(|error| {
             refused(error.to_string()).with_help(format!("mkdir -p {}", directory.display()))
         })?;
@@ -62,25 +63,27 @@ impl Links {
             return Err(failure.with_help("choose a directory without `:` in its name"));
         }
         let program = std::env::current_exe().map_err(|error| {
-            Failure::usage(format!("cannot find this program's own file: {error}"))
+            CommandFailure::usage(format!("cannot find this program's own file: {error}"))
         })?;
         Ok(Self { directory: found, program })
     }
 
-    fn entry(&self, name: &str) -> Result<Entry, Failure> {
+    fn entry(&self, name: &str) -> Result<LinkEntry, CommandFailure> {
         let path = self.directory.join(name);
         let target = match path.read_link() {
             Ok(target) => self.directory.join(target),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entry::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LinkEntry::Nothing),
             // EINVAL: the entry exists but is no link.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Entry::Foreign),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Ok(LinkEntry::Foreign);
+            }
             Err(error) => return Err(failed("readlink", &path, &error)),
         };
         let is_ours = target.canonicalize().is_ok_and(|target| target == self.program);
         Ok(match target.file_name() == Some(OsStr::new("pagewise")) {
-            _ if is_ours => Entry::Ours,
-            true => Entry::OtherPagewise(target),
-            false => Entry::Foreign,
+            _ if is_ours => LinkEntry::Ours,
+            true => LinkEntry::OtherPagewise(target),
+            false => LinkEntry::Foreign,
         })
     }
 
@@ -89,21 +92,23 @@ impl Links {
         &self,
         names: &[&'static str],
         force: bool,
-    ) -> Result<Vec<(PathBuf, Done)>, Failure> {
+    ) -> Result<Vec<(PathBuf, LinkOutcome)>, CommandFailure> {
         let mut wanted = Vec::new();
         for name in names {
             let path = self.directory.join(name);
             let done = match self.entry(name)? {
-                Entry::Nothing => Done::Made,
-                Entry::Ours => Done::Kept,
-                Entry::OtherPagewise(_) if force => Done::Replaced,
-                Entry::OtherPagewise(other) => {
+                LinkEntry::Nothing => LinkOutcome::Made,
+                LinkEntry::Ours => LinkOutcome::Kept,
+                LinkEntry::OtherPagewise(_) if force => LinkOutcome::Replaced,
+                LinkEntry::OtherPagewise(other) => {
                     let (path, other) = (path.display(), other.display());
-                    return Err(Failure::usage(format!("{path} links to another one, {other}"))
-                        .with_help("--force replaces it"));
+                    return Err(CommandFailure::usage(format!(
+                        "{path} links to another one, {other}"
+                    ))
+                    .with_help("--force replaces it"));
                 }
-                Entry::Foreign => {
-                    return Err(Failure::usage(format!(
+                LinkEntry::Foreign => {
+                    return Err(CommandFailure::usage(format!(
                         "{} is not a link to pagewise",
                         path.display()
                     ))
@@ -115,7 +120,8 @@ impl Links {
         for (at, (path, done)) in wanted.iter().enumerate() {
             if let Err(failure) = self.put(path, *done) {
                 // Removes the links that this call made before.
-                for (path, _) in wanted[..at].iter().filter(|(_, done)| *done == Done::Made) {
+                for (path, _) in wanted[..at].iter().filter(|(_, done)| *done == LinkOutcome::Made)
+                {
                     let _gone = std::fs::remove_file(path);
                 }
                 return Err(failure);
@@ -124,27 +130,30 @@ impl Links {
         Ok(wanted)
     }
 
-    fn put(&self, path: &Path, done: Done) -> Result<(), Failure> {
-        if done == Done::Made {
+    fn put(&self, path: &Path, done: LinkOutcome) -> Result<(), CommandFailure> {
+        if done == LinkOutcome::Made {
             return symlink(&self.program, path).map_err(|error| failed("symlink", path, &error));
         }
-        if done != Done::Replaced {
+        if done != LinkOutcome::Replaced {
             return Ok(());
         }
         link::replace(&self.program, path).map_err(|error| failed(error.call, path, &error.source))
     }
 
     /// Removes the links of these names that point to this or another pagewise.
-    pub(crate) fn remove(&self, names: &[&'static str]) -> Result<Vec<(PathBuf, Done)>, Failure> {
+    pub(crate) fn remove(
+        &self,
+        names: &[&'static str],
+    ) -> Result<Vec<(PathBuf, LinkOutcome)>, CommandFailure> {
         let mut done = Vec::new();
         for name in names {
             let path = self.directory.join(name);
             match self.entry(name)? {
-                Entry::Nothing => {}
-                Entry::Foreign => done.push((path, Done::Left)),
-                Entry::Ours | Entry::OtherPagewise(_) => {
+                LinkEntry::Nothing => {}
+                LinkEntry::Foreign => done.push((path, LinkOutcome::Left)),
+                LinkEntry::Ours | LinkEntry::OtherPagewise(_) => {
                     std::fs::remove_file(&path).map_err(|error| failed("unlink", &path, &error))?;
-                    done.push((path, Done::Removed));
+                    done.push((path, LinkOutcome::Removed));
                 }
             }
         }
@@ -163,8 +172,8 @@ impl Links {
     }
 }
 
-fn failed(call: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("{call} {}: {error}", path.display()))
+fn failed(call: &str, path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::usage(format!("{call} {}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -173,16 +182,16 @@ mod tests {
 
     const NAMES: [&str; 2] = ["cat", "tee"];
 
-    fn links(place: &Path) -> Links {
+    fn links(place: &Path) -> LinkDirectory {
         let directory = place.join("links");
         std::fs::create_dir(&directory).unwrap();
         let program = place.join("pagewise");
         std::fs::write(&program, "").unwrap();
         let real = |path: PathBuf| path.canonicalize().unwrap();
-        Links { directory: real(directory), program: real(program) }
+        LinkDirectory { directory: real(directory), program: real(program) }
     }
 
-    fn done(outcome: &[(PathBuf, Done)]) -> Vec<Done> {
+    fn done(outcome: &[(PathBuf, LinkOutcome)]) -> Vec<LinkOutcome> {
         outcome.iter().map(|(_, done)| *done).collect()
     }
 
@@ -190,14 +199,23 @@ mod tests {
     fn links_are_made_once_and_all_of_them_go() {
         let place = tempfile::tempdir().unwrap();
         let links = links(place.path());
-        assert_eq!(done(&links.make(&NAMES, false).unwrap()), [Done::Made, Done::Made]);
-        assert_eq!(done(&links.make(&NAMES, true).unwrap()), [Done::Kept, Done::Kept]);
+        assert_eq!(
+            done(&links.make(&NAMES, false).unwrap()),
+            [LinkOutcome::Made, LinkOutcome::Made]
+        );
+        assert_eq!(
+            done(&links.make(&NAMES, true).unwrap()),
+            [LinkOutcome::Kept, LinkOutcome::Kept]
+        );
         assert!(links.are_found(&NAMES, links.directory.as_os_str()));
         let path = std::env::join_paths([place.path(), links.directory.as_path()]).unwrap();
         assert!(links.are_found(&NAMES, &path));
         std::fs::write(place.path().join("tee"), "").unwrap();
         assert!(!links.are_found(&NAMES, &path));
-        assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Removed, Done::Removed]);
+        assert_eq!(
+            done(&links.remove(&NAMES).unwrap()),
+            [LinkOutcome::Removed, LinkOutcome::Removed]
+        );
         assert_eq!(links.directory.read_dir().unwrap().count(), 0);
         assert!(links.remove(&NAMES).unwrap().is_empty());
     }
@@ -223,7 +241,7 @@ mod tests {
                 );
             }
             assert!(!links.directory.join("cat").exists());
-            assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Left]);
+            assert_eq!(done(&links.remove(&NAMES).unwrap()), [LinkOutcome::Left]);
             assert!(tee.symlink_metadata().is_ok());
             std::fs::remove_file(&tee).or_else(|_| std::fs::remove_dir(&tee)).unwrap();
         }
@@ -237,7 +255,10 @@ mod tests {
         symlink("/gone/pagewise", &cat).unwrap();
         let reported = links.make(&NAMES, false).unwrap_err().to_string();
         assert!(reported.contains("/gone/pagewise"), "{reported}");
-        assert_eq!(done(&links.make(&NAMES, true).unwrap()), [Done::Replaced, Done::Made]);
+        assert_eq!(
+            done(&links.make(&NAMES, true).unwrap()),
+            [LinkOutcome::Replaced, LinkOutcome::Made]
+        );
         assert_eq!(cat.read_link().unwrap(), links.program);
         assert_eq!(links.directory.read_dir().unwrap().count(), 2);
     }

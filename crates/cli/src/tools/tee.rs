@@ -1,10 +1,10 @@
 //! `pagewise tee`: GNU tee's options, messages and exit statuses, on the fan-out of `pagewise-lanes`.
 
-use super::command_line::{Completed, Instead, complete, in_full};
+use super::command_line::{EarlyExit, NameCompletion, complete, in_full};
 use super::files;
 use super::message::{quoted, reason, tell};
 use pagewise_kernel::start::restore_pipe_signal;
-use pagewise_lanes::{CopyError, Fan, Side};
+use pagewise_lanes::{CopyError, CopySide, FanOut};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
@@ -51,7 +51,7 @@ const LONG: [&str; 7] =
 
 /// How tee reacts to a write error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Mode {
+enum TeeErrorMode {
     /// SIGPIPE ends tee; other errors are reported.
     #[default]
     Signal,
@@ -61,7 +61,7 @@ enum Mode {
     ExitNopipe,
 }
 
-impl Mode {
+impl TeeErrorMode {
     fn named(name: &str) -> Option<Self> {
         let modes = [
             ("warn", Self::Warn),
@@ -69,7 +69,7 @@ impl Mode {
             ("exit", Self::Exit),
             ("exit-nopipe", Self::ExitNopipe),
         ];
-        let Completed::One(whole) = complete(name, &modes.map(|(mode, _)| mode)) else {
+        let NameCompletion::One(whole) = complete(name, &modes.map(|(mode, _)| mode)) else {
             return None;
         };
         modes.iter().find(|(mode, _)| *mode == whole).map(|(_, mode)| *mode)
@@ -95,19 +95,19 @@ impl Mode {
 
 /// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
+struct TeeOptions {
     append: bool,
     ignore_interrupts: bool,
     live: bool,
     no_cache: bool,
-    mode: Mode,
+    mode: TeeErrorMode,
     files: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
         Ok(options) => {
-            if options.mode == Mode::Signal {
+            if options.mode == TeeErrorMode::Signal {
                 restore_pipe_signal();
             }
             fan_out(&options)
@@ -116,9 +116,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
+fn parse(arguments: Vec<OsString>) -> Result<TeeOptions, EarlyExit> {
     use lexopt::prelude::{Long, Short, Value};
-    let mut options = Options::default();
+    let mut options = TeeOptions::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         let argument = in_full(argument, &LONG)?;
@@ -127,31 +127,31 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
             Short('i') | Long("ignore-interrupts") => options.ignore_interrupts = true,
             Long("live") => options.live = true,
             Long("no-cache") => options.no_cache = true,
-            Short('p') => options.mode = Mode::WarnNopipe,
+            Short('p') => options.mode = TeeErrorMode::WarnNopipe,
             Long("output-error") => {
                 options.mode = match parser.optional_value() {
-                    None => Mode::WarnNopipe,
+                    None => TeeErrorMode::WarnNopipe,
                     Some(name) => mode(&name)?,
                 };
             }
-            Long("help") => return Err(Instead::Help),
-            Long("version") => return Err(Instead::Version),
+            Long("help") => return Err(EarlyExit::Help),
+            Long("version") => return Err(EarlyExit::Version),
             Value(file) => options.files.push(file),
-            unknown => return Err(Instead::unknown(&unknown)),
+            unknown => return Err(EarlyExit::unknown(&unknown)),
         }
     }
     Ok(options)
 }
 
-fn mode(name: &OsString) -> Result<Mode, Instead> {
+fn mode(name: &OsString) -> Result<TeeErrorMode, EarlyExit> {
     let known = "warn, warn-nopipe, exit, exit-nopipe";
-    name.to_str().and_then(Mode::named).ok_or_else(|| {
+    name.to_str().and_then(TeeErrorMode::named).ok_or_else(|| {
         let name = name.display();
-        Instead::Wrong(format!("invalid argument '{name}' for '--output-error' (one of {known})"))
+        EarlyExit::Wrong(format!("invalid argument '{name}' for '--output-error' (one of {known})"))
     })
 }
 
-fn fan_out(options: &Options) -> ExitCode {
+fn fan_out(options: &TeeOptions) -> ExitCode {
     if options.ignore_interrupts {
         let heard = Arc::new(AtomicBool::new(false));
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGINT, heard) {
@@ -176,7 +176,7 @@ fn fan_out(options: &Options) -> ExitCode {
             Err(error) => {
                 tell("tee", &format!("{}: {}", quoted(name), reason(&error)));
                 all_well = false;
-                if matches!(options.mode, Mode::Exit | Mode::ExitNopipe) {
+                if matches!(options.mode, TeeErrorMode::Exit | TeeErrorMode::ExitNopipe) {
                     return ExitCode::FAILURE;
                 }
             }
@@ -210,7 +210,7 @@ fn close(outputs: Vec<(File, String)>, failed: &[bool]) -> bool {
 
 /// Copies all input to the outputs, which have names, and marks those that failed. Returns whether no error
 /// occurred that counts.
-fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
+fn pass(options: &TeeOptions, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
     let mode = options.mode;
     let input = match files::open("-".as_ref()) {
         Ok(input) => input,
@@ -221,7 +221,7 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
     };
     let sinks: Vec<&File> = outputs.iter().map(|(file, _)| file).collect();
     let mut all_well = true;
-    let fan = Fan::new(&input, &sinks);
+    let fan = FanOut::new(&input, &sinks);
     let fan = if options.live { fan.live() } else { fan };
     let fan = if options.no_cache { fan.past_cache() } else { fan };
     // As GNU's from 9.2 on: stops waiting for input once no output is left.
@@ -235,7 +235,7 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
         !mode.ends(error.errno)
     });
     if let Err(error) = result
-        && error.side == Side::Source
+        && error.side == CopySide::Source
     {
         tell("tee", &format!("read error: {}", reason(&error.errno.into())));
         return false;
@@ -247,18 +247,18 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Options, Instead> {
+    fn parsed(words: &[&str]) -> Result<TeeOptions, EarlyExit> {
         parse(words.iter().map(OsString::from).collect())
     }
 
     #[test]
     fn modes_are_named_whole_or_shortened() {
-        assert_eq!(parsed(&["-p"]).unwrap().mode, Mode::WarnNopipe);
-        assert_eq!(parsed(&["--output-error"]).unwrap().mode, Mode::WarnNopipe);
-        assert_eq!(parsed(&["--output-error=exit"]).unwrap().mode, Mode::Exit);
-        assert_eq!(parsed(&["--output-error=exit-n"]).unwrap().mode, Mode::ExitNopipe);
-        assert!(matches!(parsed(&["--output-error=never"]), Err(Instead::Wrong(_))));
-        assert!(matches!(parsed(&["--output-error="]), Err(Instead::Wrong(_))));
+        assert_eq!(parsed(&["-p"]).unwrap().mode, TeeErrorMode::WarnNopipe);
+        assert_eq!(parsed(&["--output-error"]).unwrap().mode, TeeErrorMode::WarnNopipe);
+        assert_eq!(parsed(&["--output-error=exit"]).unwrap().mode, TeeErrorMode::Exit);
+        assert_eq!(parsed(&["--output-error=exit-n"]).unwrap().mode, TeeErrorMode::ExitNopipe);
+        assert!(matches!(parsed(&["--output-error=never"]), Err(EarlyExit::Wrong(_))));
+        assert!(matches!(parsed(&["--output-error="]), Err(EarlyExit::Wrong(_))));
     }
 
     #[test]
@@ -270,8 +270,15 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_counts_only_where_the_mode_says() {
-        assert!(!Mode::WarnNopipe.tells(Errno::PIPE) && Mode::WarnNopipe.tells(Errno::NOSPC));
-        assert!(Mode::Exit.ends(Errno::PIPE) && !Mode::ExitNopipe.ends(Errno::PIPE));
-        assert!(Mode::ExitNopipe.ends(Errno::NOSPC) && !Mode::Warn.ends(Errno::NOSPC));
+        assert!(
+            !TeeErrorMode::WarnNopipe.tells(Errno::PIPE)
+                && TeeErrorMode::WarnNopipe.tells(Errno::NOSPC)
+        );
+        assert!(
+            TeeErrorMode::Exit.ends(Errno::PIPE) && !TeeErrorMode::ExitNopipe.ends(Errno::PIPE)
+        );
+        assert!(
+            TeeErrorMode::ExitNopipe.ends(Errno::NOSPC) && !TeeErrorMode::Warn.ends(Errno::NOSPC)
+        );
     }
 }

@@ -5,10 +5,12 @@ use crate::helper::{Place, compile, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
-use pagewise_model::cache::{CacheOutcome, CachedFile};
-use pagewise_model::run::Run;
-use pagewise_model::text::{AreaKind, Coverage, MappedFile, Method, Placement, Standing, TextFile};
+use pagewise_model::body::RunBody;
+use pagewise_model::cache::{CacheOutcome, FileCacheReport};
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::{
+    HugeStanding, ImagePlacement, MappedFile, TextAreaKind, TextCoverage, TextFile, TextMethod,
+};
 use pagewise_model::text_report::TextReport;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -50,9 +52,9 @@ pub(super) fn ended(mut child: Child) {
 
 fn text(place: &Place, verb: &str, subject: &str) -> (TextReport, Option<i32>) {
     let done = place.pagewise(&["text", verb, "--json", subject]).output().unwrap();
-    let run = Run::from_json(&done.stdout)
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    let Some(RunBody::Text(report)) = run.body else { panic!("no report") };
     (report, done.status.code())
 }
 
@@ -63,7 +65,7 @@ pub(super) fn explained_file(place: &Place, program: &Path) -> TextFile {
     }
 }
 
-pub(super) fn warmed(place: &Place, program: &Path) -> (CachedFile, Option<i32>) {
+pub(super) fn warmed(place: &Place, program: &Path) -> (FileCacheReport, Option<i32>) {
     match text(place, "warm", program.to_str().unwrap()) {
         (TextReport::Warm { mut files, .. }, code) => (files.remove(0).cache, code),
         other => panic!("{other:?}"),
@@ -95,17 +97,21 @@ fn what_is_predicted_of_a_warmed_program_is_what_it_has() {
     let Some(program) = built(&place, TEST) else { return };
     let before = std::fs::read(&program).unwrap();
     let file = explained_file(&place, &program);
-    assert_eq!((file.layout.placement, file.huge()), (Placement::Fixed, Coverage::default()));
-    let warm = file.reach.iter().find(|reach| reach.method == Method::Warm).unwrap().huge;
+    assert_eq!(
+        (file.layout.placement, file.huge()),
+        (ImagePlacement::Fixed, TextCoverage::default())
+    );
+    let warm = file.reach.iter().find(|reach| reach.method == TextMethod::Warm).unwrap().huge;
     assert!(warm.text_bytes >= Bytes(2 * page_size::huge().bytes()), "{warm:?}");
 
     // Running in small folios: each whole slot says so, and nothing can be done.
     let child = started(&program);
     let running = explained_process(&place, &child, &program);
-    assert_eq!((running.huge(), running.after_warm), (Coverage::default(), warm));
-    let small_slots = running.areas.iter().filter(|area| area.kind == AreaKind::Text);
+    assert_eq!((running.huge(), running.after_warm), (TextCoverage::default(), warm));
+    let small_slots = running.areas.iter().filter(|area| area.kind == TextAreaKind::Text);
     let small_slots = small_slots.flat_map(|area| &area.pieces);
-    let small_slots = small_slots.filter(|piece| piece.standing == Standing::SmallFolio).count();
+    let small_slots =
+        small_slots.filter(|piece| piece.standing == HugeStanding::SmallFolio).count();
     assert_eq!(small_slots as u64 * page_size::huge().bytes(), warm.text_bytes.0);
     let (refused, code) = warmed(&place, &program);
     assert_eq!((code, refused.after), (Some(3), None));
@@ -141,11 +147,11 @@ fn what_is_predicted_of_a_warmed_program_is_what_it_has() {
 }
 
 /// The states of the whole slots in the text of a program that runs with this word.
-fn standings(place: &Place, program: &Path, word: &str) -> Vec<Standing> {
+fn standings(place: &Place, program: &Path, word: &str) -> Vec<HugeStanding> {
     let child = started_with(program, &[word]);
     let running = explained_process(place, &child, program);
     ended(child);
-    let text = running.areas.into_iter().filter(|area| area.kind == AreaKind::Text);
+    let text = running.areas.into_iter().filter(|area| area.kind == TextAreaKind::Text);
     let whole = text.flat_map(|area| area.pieces);
     let whole = whole.filter(|piece| piece.length_bytes.0 == page_size::huge().bytes());
     whole.map(|piece| piece.standing).collect()
@@ -161,17 +167,17 @@ fn what_a_program_does_to_its_own_code_is_the_reason_given() {
         return;
     }
     let all = standings(&place, &program, "");
-    assert!(all.len() >= 2 && all.iter().all(|s| *s == Standing::Huge), "{all:?}");
+    assert!(all.len() >= 2 && all.iter().all(|s| *s == HugeStanding::Huge), "{all:?}");
     let disabled = standings(&place, &program, "disabled");
-    assert!(disabled.iter().all(|s| *s == Standing::Disabled), "{disabled:?}");
+    assert!(disabled.iter().all(|s| *s == HugeStanding::Disabled), "{disabled:?}");
     let idle = standings(&place, &program, "idle");
-    assert!(idle.contains(&Standing::NotTouched), "{idle:?}");
+    assert!(idle.contains(&HugeStanding::NotTouched), "{idle:?}");
     let page = Bytes(page_size::base().bytes());
-    let copied = Standing::PrivateCopy { copied_bytes: page };
+    let copied = HugeStanding::PrivateCopy { copied_bytes: page };
     let written = standings(&place, &program, "written");
     // The page in the middle may now have its own mapping, which cuts its slot in two.
-    let small = written.iter().filter(|s| **s != Standing::Huge).count();
-    assert!(written.iter().all(|s| *s == Standing::Huge || *s == copied), "{written:?}");
+    let small = written.iter().filter(|s| **s != HugeStanding::Huge).count();
+    assert!(written.iter().all(|s| *s == HugeStanding::Huge || *s == copied), "{written:?}");
     assert!(small <= 1 && written.len() + 1 >= all.len(), "{written:?}");
 }
 
@@ -182,8 +188,8 @@ fn pieces_tile_the_mappings_of_a_running_program() {
     let Some(program) = built(&place, test) else { return };
     let child = started(&program);
     let running = explained_process(&place, &child, &program);
-    let is_boundary = |standing: &Standing| *standing == Standing::Boundary;
-    let text = running.areas.iter().find(|area| area.kind == AreaKind::Text).unwrap();
+    let is_boundary = |standing: &HugeStanding| *standing == HugeStanding::Boundary;
+    let text = running.areas.iter().find(|area| area.kind == TextAreaKind::Text).unwrap();
     assert!(text.pieces.iter().any(|piece| is_boundary(&piece.standing)), "{text:?}");
     let sum = text.pieces.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes);
     let mapped = smaps::read(child.id() as i32).unwrap();
@@ -199,8 +205,8 @@ fn libraries_come_along_when_asked_for() {
     let Some(program) = built(&place, "libraries_come_along_when_asked_for") else { return };
     let words = ["text", "warm", "--with-libraries", "--json", program.to_str().unwrap()];
     let done = place.pagewise(&words).output().unwrap();
-    let Some(Body::Text(TextReport::Warm { files, missing_libraries, .. })) =
-        Run::from_json(&done.stdout).unwrap().body
+    let Some(RunBody::Text(TextReport::Warm { files, missing_libraries, .. })) =
+        SavedRun::from_json(&done.stdout).unwrap().body
     else {
         panic!("{}", said(&done.stderr))
     };

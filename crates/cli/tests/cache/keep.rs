@@ -4,7 +4,7 @@ use super::code::{built, ended, explained_file, started, text_in_smaps, warmed};
 use super::{is_skipped, small};
 use crate::helper::{Place, said};
 use pagewise_model::Bytes;
-use pagewise_model::text::Coverage;
+use pagewise_model::text::TextCoverage;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -18,7 +18,7 @@ fn fit(place: &Place, test: &str) -> Option<PathBuf> {
         return None;
     }
     assert_eq!(undo(place, &[program.to_str().unwrap()]).0, Some(0));
-    assert_eq!(explained_file(place, &program).huge(), Coverage::default());
+    assert_eq!(explained_file(place, &program).huge(), TextCoverage::default());
     Some(program)
 }
 
@@ -61,7 +61,7 @@ fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     child.wait().unwrap();
     let (code, reported) = undo(&place, &["--all"]);
     assert_eq!(code, Some(0), "{reported}");
-    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+    assert_eq!(explained_file(&place, &program).huge(), TextCoverage::default());
     let (code, reported) = undo(&place, &["--all"]);
     assert!(code == Some(0) && !reported.contains(program.to_str().unwrap()), "{reported}");
 }
@@ -99,7 +99,7 @@ fn a_start_with_text_huge_is_recorded() {
     assert!(explained_file(&place, &program).huge().text_bytes > Bytes(0));
     let (code, reported) = undo(&place, &["--all", "--json"]);
     assert!(code == Some(0) && reported.contains(program.to_str().unwrap()), "{reported}");
-    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+    assert_eq!(explained_file(&place, &program).huge(), TextCoverage::default());
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_is_no_file_any_more_keeps_no_other_from_being_dropped() {
     std::fs::write(&second, []).unwrap();
     let (code, reported) = undo(&place, &["--all"]);
     assert_eq!(code, Some(0), "{reported}");
-    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+    assert_eq!(explained_file(&place, &program).huge(), TextCoverage::default());
     let (code, reported) = undo(&place, &["--all", "--json"]);
     assert!(code == Some(0) && !reported.contains("a second one"), "{reported}");
 }

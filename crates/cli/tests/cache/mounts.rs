@@ -5,9 +5,9 @@ use super::code::built;
 use super::{grown_old, is_skipped, mapped_huge, reported, why};
 use crate::helper::{Place, is_root, said};
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::CacheOutcome;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::text::TextFile;
 use pagewise_model::text_report::TextReport;
 use std::path::{Path, PathBuf};
@@ -63,11 +63,11 @@ fn with_program(test: &str) -> Option<(Place, PathBuf)> {
 }
 
 fn file(done: &Output) -> TextFile {
-    let run = Run::from_json(&done.stdout)
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
     match run.body.unwrap() {
-        Body::Text(TextReport::Warm { mut files, .. }) => files.remove(0),
-        Body::Text(TextReport::ExplainFile { file, .. }) => *file,
+        RunBody::Text(TextReport::Warm { mut files, .. }) => files.remove(0),
+        RunBody::Text(TextReport::ExplainFile { file, .. }) => *file,
         other => panic!("{other:?}"),
     }
 }

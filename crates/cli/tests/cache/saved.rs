@@ -3,11 +3,11 @@
 
 use super::with_file;
 use crate::helper::{NOBODY, PROGRAM, Place, as_nobody, first_line, install, is_root, said};
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::page_size;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache_list::{CacheList, CacheRestore, PageRanges};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ use std::time::Duration;
 const CACHED: [Range<u64>; 3] = [16..32, 100..101, 300..364];
 
 fn cached(path: &Path) -> PageRanges {
-    CachedFile::open(path).unwrap().cached_pages().unwrap()
+    PageCacheFile::open(path).unwrap().cached_pages().unwrap()
 }
 
 fn text(path: &Path) -> &str {
@@ -34,7 +34,7 @@ fn text(path: &Path) -> &str {
 /// Drops a file from the cache and reads only [`CACHED`] of it. False, after a `SKIP` line, if it cannot be
 /// dropped.
 fn prepared(path: &Path, test: &str) -> bool {
-    let file = CachedFile::open(path).unwrap();
+    let file = PageCacheFile::open(path).unwrap();
     file.drop_cached().unwrap();
     if cached(path).count() > 0 {
         println!("SKIP {test}: this file system keeps its pages");
@@ -51,7 +51,7 @@ fn prepared(path: &Path, test: &str) -> bool {
 }
 
 fn drop_all(path: &Path) {
-    CachedFile::open(path).unwrap().drop_cached().unwrap();
+    PageCacheFile::open(path).unwrap().drop_cached().unwrap();
     assert_eq!(cached(path), PageRanges::default());
 }
 
@@ -60,9 +60,9 @@ fn list_of(path: &Path) -> CacheList {
 }
 
 fn restored(done: &Output) -> (CacheRestore, Option<i32>) {
-    let run = Run::from_json(&done.stdout)
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    let Some(Body::CacheRestore(restore)) = run.body else { panic!("no list") };
+    let Some(RunBody::CacheRestore(restore)) = run.body else { panic!("no list") };
     (restore, done.status.code())
 }
 
@@ -265,11 +265,11 @@ fn a_service_saves_and_restores_by_lines_that_systemd_accepts() {
     let unit = said(&unit.stdout);
     assert!(unit.contains("\nExecStartPre=-/") && unit.contains("\nExecStopPost=-/"), "{unit}");
     // What the second line does.
-    CachedFile::open(&path).unwrap().drop_cached().unwrap();
+    PageCacheFile::open(&path).unwrap().drop_cached().unwrap();
     std::fs::read(&path).unwrap();
     let done = place.pagewise(&["cache", "save", "--again", text(&list)]).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let whole = CachedFile::open(&path).unwrap().size().pages(page_size::base());
+    let whole = PageCacheFile::open(&path).unwrap().size().pages(page_size::base());
     assert_eq!(
         list_of(&list).files[0].pages.ranges().collect::<Vec<_>>(),
         std::slice::from_ref(&(0..whole))

@@ -4,9 +4,9 @@ use super::code::{built, ended, explained_file, text_in_smaps, warmed};
 use super::{content, is_skipped, mapped_huge, small, with_file};
 use crate::helper::{Place, experiment, install, only_turn, said};
 use pagewise_model::Bytes;
-use pagewise_model::run::Run;
-use pagewise_model::text::Method;
-use pagewise_model::trial::Point;
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::TextMethod;
+use pagewise_model::trial::ArmRun;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn reported(mut child: Child) -> String {
 /// How much of the program's text is on huge pages once it is warmed.
 fn reach(place: &Place, program: &Path) -> Bytes {
     let file = explained_file(place, program);
-    let warm = file.reach.iter().find(|reach| reach.method == Method::Warm).unwrap();
+    let warm = file.reach.iter().find(|reach| reach.method == TextMethod::Warm).unwrap();
     warm.huge.text_bytes
 }
 
@@ -143,10 +143,10 @@ fn an_experiment_gives_each_arm_the_cache_that_it_needs() {
     let words = [&asked[..], &[program.to_str().unwrap()]].concat();
     let Some(done) = experiment(|| place.pagewise(&words)) else { return };
     let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let tried = run.experiment.unwrap();
     let in_blocks = tried.blocks.iter().flat_map(|block| &block.points);
-    let (plain, huge): (Vec<&Point>, Vec<&Point>) =
+    let (plain, huge): (Vec<&ArmRun>, Vec<&ArmRun>) =
         in_blocks.partition(|point| point.arm == "plain");
     assert!(plain.len() >= 2 && huge.len() >= 2, "{}", said(&done.stderr));
     for point in huge.iter().filter(|point| point.arm == list) {

@@ -5,11 +5,11 @@ use super::code::{built, ended, started, text_in_smaps};
 use super::{is_skipped, mapped_huge};
 use crate::helper::{Place, said};
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::CacheOutcome;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::text_report::TextReport;
-use pagewise_model::text_system::{Cleaner, TextSystem};
+use pagewise_model::text_system::{HugePageCleaner, TextSystem};
 use std::path::Path;
 use std::process::Output;
 
@@ -27,10 +27,10 @@ fn system(place: &Place, words: &[&str]) -> Output {
 }
 
 fn reported(done: &Output) -> TextSystem {
-    let run = Run::from_json(&done.stdout)
+    let run = SavedRun::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
     match run.body.unwrap() {
-        Body::Text(TextReport::System { system, .. }) => *system,
+        RunBody::Text(TextReport::System { system, .. }) => *system,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +96,7 @@ fn what_is_not_named_or_named_wrongly_is_refused_with_the_step_to_take() {
 #[test]
 fn what_cannot_be_undone_is_not_done_unless_it_is_said_twice() {
     let place = Place::new();
-    for cleaner in Cleaner::ALL {
+    for cleaner in HugePageCleaner::ALL {
         let done = system(&place, &["--clean", cleaner.into_str()]);
         let error = said(&done.stderr);
         assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{error}");
@@ -118,5 +118,5 @@ fn every_step_of_the_feature_is_named() {
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let found = reported(&system(&place, &["--json"]));
-    assert!(!found.is_changed() && found.cleaners.len() == Cleaner::ALL.len());
+    assert!(!found.is_changed() && found.cleaners.len() == HugePageCleaner::ALL.len());
 }

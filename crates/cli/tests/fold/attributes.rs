@@ -2,7 +2,7 @@
 
 use super::{fold, folded};
 use crate::helper::{Place, as_nobody, is_root, open_place, said};
-use pagewise_kernel::attributes::{self, Attribute};
+use pagewise_kernel::attributes::{self, ExtendedAttribute};
 use std::ffi::CString;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,8 +17,8 @@ fn program(directory: &Path, mode: u32) -> PathBuf {
     path
 }
 
-fn attribute(name: &str, value: &[u8]) -> Attribute {
-    Attribute { name: CString::new(name).unwrap(), value: value.to_vec() }
+fn attribute(name: &str, value: &[u8]) -> ExtendedAttribute {
+    ExtendedAttribute { name: CString::new(name).unwrap(), value: value.to_vec() }
 }
 
 #[test]

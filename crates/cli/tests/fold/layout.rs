@@ -6,10 +6,10 @@ use crate::helper::{Place, compile, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
-use pagewise_model::fold::{Folded, TailOutcome};
-use pagewise_model::run::Run;
-use pagewise_model::text::Coverage;
+use pagewise_model::body::RunBody;
+use pagewise_model::fold::{FoldReport, TailOutcome};
+use pagewise_model::run::SavedRun;
+use pagewise_model::text::TextCoverage;
 use pagewise_model::text_report::TextReport;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ fn built(place: &Place, test: &str, options: &[&str]) -> Option<PathBuf> {
 /// The report of `text VERB --json` on a file.
 fn text(place: &Place, verb: &str, file: &Path) -> TextReport {
     let done = place.pagewise(&["text", verb, "--json"]).arg(file).output().unwrap();
-    let run = Run::from_json(&done.stdout);
+    let run = SavedRun::from_json(&done.stdout);
     let run = run.unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
-    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    let Some(RunBody::Text(report)) = run.body else { panic!("no report") };
     report
 }
 
@@ -75,7 +75,7 @@ fn a_folded_and_warmed_program_has_what_was_predicted() {
     let (aligned, merged) = (place.path().join("aligned"), place.path().join("merged"));
     let apart = folded(&place, &[], &program, &aligned);
     let one = folded(&place, &["--merge"], &program, &merged);
-    assert_eq!(apart.original.warmed(), Coverage::default(), "its base is at random");
+    assert_eq!(apart.original.warmed(), TextCoverage::default(), "its base is at random");
     assert_eq!((apart.copy.warmed().sum(), one.copy.warmed().sum()), (slots(2), slots(3)));
     assert_eq!((apart.changes.base_bits_lost, one.changes.base_bits_lost), (9, 9));
     assert_eq!(apart.changes.made_executable_bytes, Bytes(0));
@@ -101,7 +101,7 @@ fn the_last_slot_is_filled_where_data_begin_in_the_next_one() {
     let Some(program) = built(&place, TEST, &options) else { return };
     let copy = place.path().join("copy");
     let filled = folded(&place, &[], &program, &copy);
-    let is_filled = |folded: &Folded| {
+    let is_filled = |folded: &FoldReport| {
         folded.changes.tails.iter().any(|tail| tail.outcome == TailOutcome::Filled)
     };
     if !is_filled(&filled) {

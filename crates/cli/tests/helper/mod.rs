@@ -1,8 +1,8 @@
 //! Shared by the live tests: a private place, turns, users, small C programs, and a search for leftovers.
 
 use pagewise_model::constructed::machine;
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_remedy::{Target, parse_list};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
+use pagewise_remedy::{TargetProgram, parse_list};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::flag::register_conditional_default;
 use std::fs::Permissions;
@@ -121,14 +121,17 @@ pub(crate) fn said(bytes: &[u8]) -> String {
 }
 
 /// A session of `tune` that has proven these remedies on a program, or found them likely.
-pub(crate) fn tuned(list: &str, program: &str, is_proven: bool) -> Run {
+pub(crate) fn tuned(list: &str, program: &str, is_proven: bool) -> SavedRun {
     let command = vec![program.to_owned(), "-n".to_owned()];
-    let mut run = Run::new(RunKind::Tune, "20261126-1".into(), 0, command);
-    let doses = parse_list(list, &machine(), &|| Target::from_command(&[])).unwrap();
+    let mut run = SavedRun::new(RunKind::Tune, "20261126-1".into(), 0, command);
+    let doses = parse_list(list, &machine(), &|| TargetProgram::from_command(&[])).unwrap();
     run.doses = vec![("arm".into(), doses)];
     let arms = vec!["arm".to_owned()];
-    run.outcome =
-        Some(if is_proven { Outcome::Proven { keep: arms } } else { Outcome::Likely { arms } });
+    run.outcome = Some(if is_proven {
+        SessionOutcome::Proven { keep: arms }
+    } else {
+        SessionOutcome::Likely { arms }
+    });
     run
 }
 

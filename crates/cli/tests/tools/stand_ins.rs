@@ -1,9 +1,9 @@
 //! `run --with pipe-tools`: the tools of a pipeline are pagewise's, and nothing else about it changes.
 
 use super::{Draw, PAGEWISE, run, said};
-use pagewise_model::plan::Tool;
-use pagewise_tracee::launch::Launch;
-use pagewise_tracee::supervise::Supervisor;
+use pagewise_model::plan::PipelineTool;
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::supervise::RunSupervisor;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -137,16 +137,16 @@ fn the_kernel_tells_whether_a_tool_was_started() {
     assert!(copied.unwrap().success());
     let cache = format!("XDG_CACHE_HOME={}", place.path().join("cache").display());
     let words = [cache.as_str(), program.to_str().unwrap(), "__helper", "supervise"];
-    let mut supervisor = Supervisor::start(Path::new("/usr/bin/env"), &words).unwrap();
-    let mut started = |tools: &[Tool], script: &str| {
-        let mut launch = Launch::experiment(["sh", "-c", script].map(Into::into).to_vec());
+    let mut supervisor = RunSupervisor::start(Path::new("/usr/bin/env"), &words).unwrap();
+    let mut started = |tools: &[PipelineTool], script: &str| {
+        let mut launch = ProgramLaunch::experiment(["sh", "-c", script].map(Into::into).to_vec());
         launch.settings.tools = tools.to_vec();
         supervisor.run(&launch, &|| false).unwrap().files_opened
     };
-    assert!(started(&[Tool::Cat], "cat /dev/null"));
-    assert!(started(&Tool::ALL, "for i in 1 2 3; do : | tee /dev/null; done"));
-    assert!(!started(&Tool::ALL, "/bin/cat /dev/null"));
-    assert!(!started(&Tool::ALL, "command -v cat && test -x \"$(command -v tee)\""));
-    assert!(!started(&[Tool::Tee], "cat /dev/null"));
+    assert!(started(&[PipelineTool::Cat], "cat /dev/null"));
+    assert!(started(&PipelineTool::ALL, "for i in 1 2 3; do : | tee /dev/null; done"));
+    assert!(!started(&PipelineTool::ALL, "/bin/cat /dev/null"));
+    assert!(!started(&PipelineTool::ALL, "command -v cat && test -x \"$(command -v tee)\""));
+    assert!(!started(&[PipelineTool::Tee], "cat /dev/null"));
     assert!(!started(&[], "cat /dev/null"));
 }

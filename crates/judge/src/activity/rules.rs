@@ -3,7 +3,7 @@
 //! The rules are data in a separate text (`rules.txt`, whose head describes the format), read once. Lines in
 //! another format are skipped. A test checks the text against the format.
 
-use pagewise_model::profile::{What, Why};
+use pagewise_model::profile::{ProfileActivity, ProfileReason};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ const TEXT: &str = include_str!("rules.txt");
 /// Where in a stack a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
-pub enum Place {
+pub enum RulePosition {
     /// Carries out what the caller wants. Skipped at the leaf end of the stack.
     Helper,
     /// Only at the leaf, after helpers.
@@ -31,9 +31,9 @@ pub enum Place {
 
 /// A release of the kernel: 6.18 is (6, 18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release(pub u32, pub u32);
+pub struct KernelRelease(pub u32, pub u32);
 
-impl Release {
+impl KernelRelease {
     /// The release that a text such as "6.18.44-generic" begins with.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ impl Release {
     }
 }
 
-impl std::fmt::Display for Release {
+impl std::fmt::Display for KernelRelease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
     }
@@ -54,26 +54,26 @@ impl std::fmt::Display for Release {
 
 /// The releases that a rule is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kernels {
-    first: Release,
-    last: Option<Release>,
+pub struct ReleaseRange {
+    first: KernelRelease,
+    last: Option<KernelRelease>,
 }
 
-impl Kernels {
+impl ReleaseRange {
     fn parse(text: &str) -> Option<Self> {
         let (first, last) = text.split_once('-')?;
-        let last = if last.is_empty() { None } else { Some(Release::parse(last)?) };
-        Some(Self { first: Release::parse(first)?, last })
+        let last = if last.is_empty() { None } else { Some(KernelRelease::parse(last)?) };
+        Some(Self { first: KernelRelease::parse(first)?, last })
     }
 
     /// Whether `release` is among them.
     #[must_use]
-    pub fn contains(&self, release: Release) -> bool {
+    pub fn contains(&self, release: KernelRelease) -> bool {
         self.first <= release && self.last.is_none_or(|last| release <= last)
     }
 }
 
-impl std::fmt::Display for Kernels {
+impl std::fmt::Display for ReleaseRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-", self.first)?;
         self.last.map_or(Ok(()), |last| write!(f, "{last}"))
@@ -82,23 +82,23 @@ impl std::fmt::Display for Kernels {
 
 /// One rule: if any of `symbols` is found at `place`, it decides what was done, or why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct SymbolRule {
     /// What the rule recognises, in plain text.
     pub name: &'static str,
     /// Releases whose functions it names.
-    pub kernels: Kernels,
+    pub kernels: ReleaseRange,
     /// Where it applies.
-    pub place: Place,
+    pub place: RulePosition,
     /// What is done.
-    pub what: Option<What>,
-    pub why: Option<Why>,
+    pub what: Option<ProfileActivity>,
+    pub why: Option<ProfileReason>,
     /// Decides the why only if no other rule does.
     pub is_weak: bool,
     /// Symbol names without suffixes. A name that ends in `*` matches every name with that prefix.
     pub symbols: Vec<&'static str>,
 }
 
-impl Rule {
+impl SymbolRule {
     /// Whether one of its symbols is `symbol`, given without suffixes.
     #[must_use]
     pub fn matches(&self, symbol: &str) -> bool {
@@ -111,7 +111,7 @@ impl Rule {
     fn parse(head: &'static str) -> Option<Self> {
         let mut fields = head.split('|').map(str::trim);
         let mut next = || fields.next();
-        let (name, kernels) = (next()?, Kernels::parse(next()?)?);
+        let (name, kernels) = (next()?, ReleaseRange::parse(next()?)?);
         let place = next()?.parse().ok()?;
         let (what, why) = (next()?, next()?);
         let (why, is_weak) = why.strip_suffix('?').map_or((why, false), |why| (why, true));
@@ -121,20 +121,20 @@ impl Rule {
     }
 }
 
-fn parse_why(word: &'static str) -> Option<Why> {
+fn parse_why(word: &'static str) -> Option<ProfileReason> {
     if let Some(call) = word.strip_prefix("call:") {
-        return Some(Why::Call(call.into()));
+        return Some(ProfileReason::Call(call.into()));
     }
-    Why::plain().iter().find(|why| why.name() == word).cloned()
+    ProfileReason::plain().iter().find(|why| why.name() == word).cloned()
 }
 
 /// The kind of question that a rule can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Question {
+pub(super) enum RuleQuestion {
     /// Whether it is passed over.
     Helper,
     /// What is done, at this place.
-    What(Place),
+    What(RulePosition),
     /// What for, from a rule that is not weak.
     Why,
     /// What for, from one that is.
@@ -143,22 +143,22 @@ pub(super) enum Question {
 
 /// The rules, and where to find them.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) rules: Vec<Rule>,
-    whole: HashMap<(Question, &'static str), usize>,
-    beginnings: HashMap<Question, Vec<(&'static str, usize)>>,
+pub(super) struct RuleTable {
+    pub(super) rules: Vec<SymbolRule>,
+    whole: HashMap<(RuleQuestion, &'static str), usize>,
+    beginnings: HashMap<RuleQuestion, Vec<(&'static str, usize)>>,
 }
 
-impl Table {
+impl RuleTable {
     fn read(text: &'static str) -> Self {
-        let mut rules: Vec<Rule> = Vec::new();
+        let mut rules: Vec<SymbolRule> = Vec::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if line.starts_with(' ') {
                 if let Some(rule) = rules.last_mut() {
                     rule.symbols.extend(line.split_ascii_whitespace());
                 }
             } else {
-                rules.extend(Rule::parse(line));
+                rules.extend(SymbolRule::parse(line));
             }
         }
         let mut table =
@@ -172,7 +172,7 @@ impl Table {
         table
     }
 
-    fn add(&mut self, question: Question, rule: &Rule, at: usize) {
+    fn add(&mut self, question: RuleQuestion, rule: &SymbolRule, at: usize) {
         for symbol in rule.symbols.iter().copied() {
             match symbol.strip_suffix('*') {
                 Some(start) => self.beginnings.entry(question).or_default().push((start, at)),
@@ -185,7 +185,7 @@ impl Table {
 
     /// The rule for `symbol`, given without suffixes. An exact name wins over a prefix, an earlier rule over
     /// a later one.
-    pub(super) fn find(&self, question: Question, symbol: &str) -> Option<&Rule> {
+    pub(super) fn find(&self, question: RuleQuestion, symbol: &str) -> Option<&SymbolRule> {
         let whole = || self.whole.get(&(question, symbol)).copied();
         let by_beginning = || {
             let all = self.beginnings.get(&question)?;
@@ -195,8 +195,8 @@ impl Table {
     }
 
     /// The rules for `release` that name none of `symbols`, given without suffixes.
-    pub(super) fn dead(&self, symbols: &HashSet<&str>, release: Release) -> Vec<&Rule> {
-        let is_alive = |rule: &Rule| {
+    pub(super) fn dead(&self, symbols: &HashSet<&str>, release: KernelRelease) -> Vec<&SymbolRule> {
+        let is_alive = |rule: &SymbolRule| {
             let is_there = |pattern: &&str| !pattern.ends_with('*') && symbols.contains(*pattern);
             rule.symbols.iter().any(is_there) || symbols.iter().any(|symbol| rule.matches(symbol))
         };
@@ -205,19 +205,19 @@ impl Table {
     }
 }
 
-fn asked_of(rule: &Rule) -> impl Iterator<Item = Question> {
-    let helper = (rule.place == Place::Helper).then_some(Question::Helper);
-    let what = rule.what.map(|_| Question::What(rule.place));
-    let strength = if rule.is_weak { Question::WeakWhy } else { Question::Why };
+fn asked_of(rule: &SymbolRule) -> impl Iterator<Item = RuleQuestion> {
+    let helper = (rule.place == RulePosition::Helper).then_some(RuleQuestion::Helper);
+    let what = rule.what.map(|_| RuleQuestion::What(rule.place));
+    let strength = if rule.is_weak { RuleQuestion::WeakWhy } else { RuleQuestion::Why };
     let why = rule.why.as_ref().map(|_| strength);
     [helper, what, why].into_iter().flatten()
 }
 
 /// The table, read at its first use.
-pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
+pub(super) static TABLE: LazyLock<RuleTable> = LazyLock::new(|| RuleTable::read(TEXT));
 
 #[must_use]
-pub fn rules() -> &'static [Rule] {
+pub fn rules() -> &'static [SymbolRule] {
     &TABLE.rules
 }
 
@@ -229,7 +229,8 @@ mod tests {
     fn every_line_of_the_table_is_understood() {
         let is_head = |line: &&str| !line.starts_with([' ', '#']) && !line.is_empty();
         let heads: Vec<&str> = TEXT.lines().filter(is_head).collect();
-        let unread: Vec<&&str> = heads.iter().filter(|head| Rule::parse(head).is_none()).collect();
+        let unread: Vec<&&str> =
+            heads.iter().filter(|head| SymbolRule::parse(head).is_none()).collect();
         assert!(unread.is_empty(), "{unread:#?}");
         assert_eq!(rules().len(), heads.len());
         assert!(heads.len() > 60);
@@ -251,24 +252,24 @@ mod tests {
 
     #[test]
     fn releases_are_compared_as_numbers() {
-        let release = |text| Release::parse(text).unwrap();
-        assert_eq!(release("6.18.44-fc-v595"), Release(6, 18));
-        assert_eq!(release("5.4-rc1"), Release(5, 4));
-        assert_eq!((Release::parse("six"), Release::parse("")), (None, None));
-        let until = Kernels::parse("5.4-6.3").unwrap();
-        assert!(until.contains(Release(5, 15)) && until.contains(Release(6, 3)));
-        assert!(!until.contains(Release(6, 12)) && !until.contains(Release(4, 19)));
-        let since = Kernels::parse("6.4-").unwrap();
-        assert!(since.contains(Release(6, 18)) && !since.contains(Release(6, 1)));
+        let release = |text| KernelRelease::parse(text).unwrap();
+        assert_eq!(release("6.18.44-fc-v595"), KernelRelease(6, 18));
+        assert_eq!(release("5.4-rc1"), KernelRelease(5, 4));
+        assert_eq!((KernelRelease::parse("six"), KernelRelease::parse("")), (None, None));
+        let until = ReleaseRange::parse("5.4-6.3").unwrap();
+        assert!(until.contains(KernelRelease(5, 15)) && until.contains(KernelRelease(6, 3)));
+        assert!(!until.contains(KernelRelease(6, 12)) && !until.contains(KernelRelease(4, 19)));
+        let since = ReleaseRange::parse("6.4-").unwrap();
+        assert!(since.contains(KernelRelease(6, 18)) && !since.contains(KernelRelease(6, 1)));
         assert_eq!((until.to_string(), since.to_string()), ("5.4-6.3".into(), "6.4-".into()));
     }
 
     #[test]
     fn a_line_of_another_form_is_passed_over() {
         for line in ["", "name", "a | 5.4- | nowhere | copy |", "a | x | leaf | copy |"] {
-            assert_eq!(Rule::parse(line), None, "{line}");
+            assert_eq!(SymbolRule::parse(line), None, "{line}");
         }
-        assert_eq!(Rule::parse("a | 5.4- | leaf | nothing |"), None);
-        assert_eq!(Rule::parse("a | 5.4- | leaf | copy | nobody"), None);
+        assert_eq!(SymbolRule::parse("a | 5.4- | leaf | nothing |"), None);
+        assert_eq!(SymbolRule::parse("a | 5.4- | leaf | copy | nobody"), None);
     }
 }

@@ -5,15 +5,16 @@
 //! counters of the mapping prove it, or it is missing.
 
 use pagewise_model::address::{
-    Address, Around, Entry, FlagWindow, Folio, Frame, FrameSeen, Half, Layout, Level, Mapping,
-    Memory, PageView, Residence, Role, Scanned, Seen, State, View, Within,
+    AddressHalf, AddressLayout, AddressMemory, AddressSeen, AddressView, ContainingMapping,
+    EntryRole, FlagWindow, Folio, FrameSeen, MappingResidence, MemoryMapping, PageFrame, PageState,
+    PageTableLevel, PageView, PagemapEntry, ScannedRange, SurroundingPages, VirtualAddress,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// An address by itself, without a process.
 #[must_use]
-pub fn take_apart(layout: &Layout, address: Address) -> View {
-    View {
+pub fn take_apart(layout: &AddressLayout, address: VirtualAddress) -> AddressView {
+    AddressView {
         address,
         half: half(layout, address.0),
         levels: levels(layout, address.0, None),
@@ -24,13 +25,13 @@ pub fn take_apart(layout: &Layout, address: Address) -> View {
 
 /// Interprets an address of a process from what was read of it.
 #[must_use]
-pub fn understand(layout: &Layout, seen: &Seen) -> View {
+pub fn understand(layout: &AddressLayout, seen: &AddressSeen) -> AddressView {
     let page = page(layout, seen);
     let size = page.known().and_then(|page| page.size_bytes.known().copied());
     let frame = seen.frame.clone().map(|frame| explain(layout, &frame));
-    View {
+    AddressView {
         levels: levels(layout, seen.address.0, size),
-        memory: Some(Memory {
+        memory: Some(AddressMemory {
             within: within(seen),
             before: neighbour_below(seen),
             after: neighbour_above(seen),
@@ -47,29 +48,29 @@ fn offset(address: u64, page: PageSize) -> Bytes {
 }
 
 /// The mapping that the address is in.
-fn mapping(seen: &Seen) -> Option<&Mapping> {
+fn mapping(seen: &AddressSeen) -> Option<&MemoryMapping> {
     seen.mappings.iter().find(|mapping| mapping.contains(seen.address.0))
 }
 
-fn within(seen: &Seen) -> Option<Within> {
+fn within(seen: &AddressSeen) -> Option<ContainingMapping> {
     let mapping = mapping(seen)?.clone();
     let inside = seen.address.0 - mapping.start_address.0;
     let position_bytes = mapping.offset_bytes.map(|begin| begin + Bytes(inside));
-    Some(Within { mapping, position_bytes, residence: seen.residence.clone() })
+    Some(ContainingMapping { mapping, position_bytes, residence: seen.residence.clone() })
 }
 
-fn neighbour_below(seen: &Seen) -> Option<Mapping> {
+fn neighbour_below(seen: &AddressSeen) -> Option<MemoryMapping> {
     let below = seen.mappings.iter().filter(|m| m.end_address.0 <= seen.address.0);
     below.max_by_key(|mapping| mapping.end_address).cloned()
 }
 
-fn neighbour_above(seen: &Seen) -> Option<Mapping> {
+fn neighbour_above(seen: &AddressSeen) -> Option<MemoryMapping> {
     let above = seen.mappings.iter().filter(|m| m.start_address.0 > seen.address.0);
     above.min_by_key(|mapping| mapping.start_address).cloned()
 }
 
 /// The entry of the address itself.
-fn entry(layout: &Layout, seen: &Seen) -> Fact<Entry> {
+fn entry(layout: &AddressLayout, seen: &AddressSeen) -> Fact<PagemapEntry> {
     let entries = match &seen.entries {
         Fact::Known(entries) => entries,
         Fact::Missing(why) => return Fact::missing(why),
@@ -82,16 +83,16 @@ fn entry(layout: &Layout, seen: &Seen) -> Fact<Entry> {
     )
 }
 
-fn page(layout: &Layout, seen: &Seen) -> Fact<PageView> {
+fn page(layout: &AddressLayout, seen: &AddressSeen) -> Fact<PageView> {
     entry(layout, seen).map(|entry| {
         let state = state(entry);
         let size_bytes = match state {
-            State::Present => size(layout, seen),
+            PageState::Present => size(layout, seen),
             _ => Fact::missing("no page is mapped"),
         };
         let size = size_bytes.known().copied().unwrap_or(layout.base_page_bytes);
         let is_zero = match state {
-            State::Present => seen.scanned.clone().map(|ranges| {
+            PageState::Present => seen.scanned.clone().map(|ranges| {
                 ranges.iter().any(|range| range.contains(seen.address.0) && range.is_zero)
             }),
             _ => Fact::Known(false),
@@ -111,32 +112,32 @@ fn page(layout: &Layout, seen: &Seen) -> Fact<PageView> {
                 Fact::Missing(why) => Fact::missing(why),
             },
             is_write_protected: entry.is_write_protected(),
-            swapped_to: (state == State::Swapped).then(slot),
+            swapped_to: (state == PageState::Swapped).then(slot),
         }
     })
 }
 
-const fn state(entry: Entry) -> State {
+const fn state(entry: PagemapEntry) -> PageState {
     match (entry.is_present(), entry.is_guard(), entry.is_swapped()) {
-        (true, ..) => State::Present,
-        (_, true, _) => State::Guard,
-        (.., true) => State::Swapped,
-        _ => State::Absent,
+        (true, ..) => PageState::Present,
+        (_, true, _) => PageState::Guard,
+        (.., true) => PageState::Swapped,
+        _ => PageState::Absent,
     }
 }
 
 /// The size of a present page. A reserved pool has a fixed size. Otherwise `PAGEMAP_SCAN` decides, or the
 /// counters of the mapping if only one size fits them.
-fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
+fn size(layout: &AddressLayout, seen: &AddressSeen) -> Fact<PageSize> {
     let base = layout.base_page_bytes;
-    let pool = |r: &Residence| r.kernel_page_bytes.filter(|page| *page > base);
+    let pool = |r: &MappingResidence| r.kernel_page_bytes.filter(|page| *page > base);
     if let Some(page) = seen.residence.known().and_then(pool) {
         return Fact::Known(page);
     }
     let Some(huge) = layout.huge_page() else { return Fact::Known(base) };
     let why = match &seen.scanned {
         Fact::Known(ranges) => {
-            let is_huge = |r: &Scanned| r.is_huge;
+            let is_huge = |r: &ScannedRange| r.is_huge;
             let found = ranges.iter().find(|range| range.contains(seen.address.0));
             return Fact::Known(if found.is_some_and(is_huge) { huge } else { base });
         }
@@ -151,11 +152,11 @@ fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
     }
 }
 
-fn mapped_huge(residence: &Residence) -> Bytes {
+fn mapped_huge(residence: &MappingResidence) -> Bytes {
     residence.anon_huge_bytes + residence.file_pmd_mapped_bytes + residence.shmem_pmd_mapped_bytes
 }
 
-fn explain(layout: &Layout, seen: &FrameSeen) -> Frame {
+fn explain(layout: &AddressLayout, seen: &FrameSeen) -> PageFrame {
     let of_window = |window: &FlagWindow| {
         let nth = usize::try_from(seen.number.checked_sub(window.first)?).ok()?;
         window.flags.get(nth).copied()
@@ -169,10 +170,10 @@ fn explain(layout: &Layout, seen: &FrameSeen) -> Frame {
         Fact::Known(window) => folio(window, seen.number, layout.base_page_bytes),
         Fact::Missing(why) => Fact::missing(why),
     };
-    Frame { number: seen.number, flags, map_count: seen.map_count.clone(), folio }
+    PageFrame { number: seen.number, flags, map_count: seen.map_count.clone(), folio }
 }
 
-fn around(layout: &Layout, seen: &Seen) -> Fact<Around> {
+fn around(layout: &AddressLayout, seen: &AddressSeen) -> Fact<SurroundingPages> {
     let entries = match &seen.entries {
         Fact::Known(entries) if entries.entries.is_empty() => {
             return Fact::missing("the kernel shows no entries there");
@@ -188,19 +189,19 @@ fn around(layout: &Layout, seen: &Seen) -> Fact<Around> {
         let address = entries.first_address.0.saturating_add(nth as u64 * page);
         let range = ranges.iter().find(|range| range.contains(address));
         pages.push(match state(*entry) {
-            State::Present if range.is_some_and(|range| range.is_huge) => 'H',
-            State::Present if range.is_some_and(|range| range.is_zero) => 'z',
-            State::Present => '#',
-            State::Guard => 'g',
-            State::Swapped => 's',
-            State::Absent if seen.mappings.iter().any(|m| m.contains(address)) => '.',
-            State::Absent => '-',
+            PageState::Present if range.is_some_and(|range| range.is_huge) => 'H',
+            PageState::Present if range.is_some_and(|range| range.is_zero) => 'z',
+            PageState::Present => '#',
+            PageState::Guard => 'g',
+            PageState::Swapped => 's',
+            PageState::Absent if seen.mappings.iter().any(|m| m.contains(address)) => '.',
+            PageState::Absent => '-',
         });
     }
     let count = |wanted: &str| pages.chars().filter(|cell| wanted.contains(*cell)).count() as u64;
     let (present_pages, huge_pages, swapped_pages) = (count("Hz#"), count("H"), count("s"));
     let (guard_pages, absent_pages, unmapped_pages) = (count("g"), count("."), count("-"));
-    Fact::Known(Around {
+    Fact::Known(SurroundingPages {
         start_address: entries.first_address,
         pages,
         present_pages,
@@ -264,18 +265,18 @@ const fn name(below: u32, above: u32) -> &'static str {
 
 /// Whose an address is.
 #[must_use]
-pub fn half(layout: &Layout, address: u64) -> Half {
+pub fn half(layout: &AddressLayout, address: u64) -> AddressHalf {
     let user = 1u64.checked_shl(layout.user_bits).unwrap_or(0);
     match address {
-        _ if address < user => Half::User,
-        _ if address >= user.wrapping_neg() && user != 0 => Half::Kernel,
-        _ => Half::NotCanonical,
+        _ if address < user => AddressHalf::User,
+        _ if address >= user.wrapping_neg() && user != 0 => AddressHalf::Kernel,
+        _ => AddressHalf::NotCanonical,
     }
 }
 
 /// The levels on the way to `address`, top level first. Ends at a page of `size` if the size is known.
 #[must_use]
-pub fn levels(layout: &Layout, address: u64, size: Option<PageSize>) -> Vec<Level> {
+pub fn levels(layout: &AddressLayout, address: u64, size: Option<PageSize>) -> Vec<PageTableLevel> {
     let (shift, width) = (layout.page_bits(), layout.table_bits().max(1));
     let top = layout.address_bits.min(u64::BITS);
     let count = top.saturating_sub(shift).div_ceil(width);
@@ -286,17 +287,17 @@ pub fn levels(layout: &Layout, address: u64, size: Option<PageSize>) -> Vec<Leve
     let level = |nth: u32| {
         let low_bit = shift + nth * width;
         let end = (low_bit + width).min(top);
-        Level {
+        PageTableLevel {
             name: name(nth, count - 1 - nth).to_owned(),
             high_bit: end - 1,
             low_bit,
             index: address >> low_bit & ((1 << (end - low_bit)) - 1),
             entry_spans_bytes: Bytes(span(nth)),
             role: match last {
-                None => Role::NotKnown,
-                Some(last) if nth > last => Role::Table,
-                Some(last) if nth == last => Role::Page,
-                Some(_) => Role::Beyond,
+                None => EntryRole::NotKnown,
+                Some(last) if nth > last => EntryRole::Table,
+                Some(last) if nth == last => EntryRole::Page,
+                Some(_) => EntryRole::Beyond,
             },
         }
     };

@@ -1,24 +1,26 @@
 use super::*;
-use pagewise_model::address::{Entries, FrameFlags, Half, Role, SwapSlot};
+use pagewise_model::address::{AddressHalf, EntryRole, FrameFlags, PagemapWindow, SwapSlot};
 use proptest::prelude::*;
 
 const PAGE: u64 = PageSize::BASE_4K.bytes();
 const HUGE: u64 = PageSize::PMD_2M.bytes();
-const X86: Layout = Layout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 };
-const FIVE: Layout = Layout { address_bits: 57, user_bits: 56, ..X86 };
+const X86: AddressLayout =
+    AddressLayout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 };
+const FIVE: AddressLayout = AddressLayout { address_bits: 57, user_bits: 56, ..X86 };
 /// arm64 with 64 KiB pages: three levels. The kernel's half has its own bits.
-const ARM: Layout = Layout { base_page_bytes: PageSize::BASE_64K, address_bits: 48, user_bits: 48 };
+const ARM: AddressLayout =
+    AddressLayout { base_page_bytes: PageSize::BASE_64K, address_bits: 48, user_bits: 48 };
 const START: u64 = 0x7f00_0020_0000;
 
-fn names(layout: &Layout) -> Vec<String> {
+fn names(layout: &AddressLayout) -> Vec<String> {
     levels(layout, 0, None).into_iter().map(|level| level.name).collect()
 }
 
-fn indices(layout: &Layout, address: u64) -> Vec<u64> {
+fn indices(layout: &AddressLayout, address: u64) -> Vec<u64> {
     levels(layout, address, None).iter().map(|level| level.index).collect()
 }
 
-fn roles(size: u64) -> Vec<Role> {
+fn roles(size: u64) -> Vec<EntryRole> {
     let levels = levels(&X86, START, PageSize::new(size));
     levels.iter().map(|level| level.role).collect()
 }
@@ -32,9 +34,12 @@ fn the_published_example() {
         indices(&X86, address),
         [0b1_1110_0100, 0b1_1100_0001, 0b0_1101_0111, 0b1_1001_0101]
     );
-    assert_eq!(take_apart(&X86, Address(address)).page_offset_bytes, Bytes(0b0011_1100_0000));
-    assert_eq!(half(&X86, address), Half::NotCanonical);
-    assert_eq!(half(&FIVE, address), Half::User);
+    assert_eq!(
+        take_apart(&X86, VirtualAddress(address)).page_offset_bytes,
+        Bytes(0b0011_1100_0000)
+    );
+    assert_eq!(half(&X86, address), AddressHalf::NotCanonical);
+    assert_eq!(half(&FIVE, address), AddressHalf::User);
 }
 
 #[test]
@@ -48,7 +53,7 @@ fn levels_by_name() {
 
 #[test]
 fn halves() {
-    use Half::{Kernel, NotCanonical, User};
+    use AddressHalf::{Kernel, NotCanonical, User};
     let all = [0, (1 << 47) - 1, 1 << 47, u64::MAX - (1 << 47), u64::MAX - (1 << 47) + 1, u64::MAX];
     let expected = [User, User, NotCanonical, NotCanonical, Kernel, Kernel];
     assert_eq!(all.map(|address| half(&X86, address)), expected);
@@ -57,27 +62,27 @@ fn halves() {
 
 #[test]
 fn a_walk_ends_where_the_page_is() {
-    use Role::{Beyond, Page, Table};
+    use EntryRole::{Beyond, Page, Table};
     assert_eq!(roles(PAGE), [Table, Table, Table, Page]);
     assert_eq!(roles(HUGE), [Table, Table, Page, Beyond]);
     assert_eq!(roles(1 << 30), [Table, Page, Beyond, Beyond]);
     assert_eq!(roles(PAGE * 16), [Table, Table, Table, Page], "joined by the lowest level");
-    assert_eq!(levels(&X86, START, None)[0].role, Role::NotKnown);
+    assert_eq!(levels(&X86, START, None)[0].role, EntryRole::NotKnown);
     assert_eq!(ARM.huge_page().map(PageSize::bytes), Some(512 << 20));
 }
 
 /// A mapping of eight pages at [`START`]. The first page has the entry `entry`.
-fn seen(entry: Entry) -> Seen {
-    let mut entries = vec![Entry(0); 512];
+fn seen(entry: PagemapEntry) -> AddressSeen {
+    let mut entries = vec![PagemapEntry(0); 512];
     entries[0] = entry;
-    let mapping = |start: u64, end: u64, offset| Mapping {
-        start_address: Address(start),
-        end_address: Address(end),
+    let mapping = |start: u64, end: u64, offset| MemoryMapping {
+        start_address: VirtualAddress(start),
+        end_address: VirtualAddress(end),
         permissions: "rw-p".to_owned(),
         offset_bytes: offset,
         path: String::new(),
     };
-    let residence = Residence {
+    let residence = MappingResidence {
         kernel_page_bytes: Some(PageSize::BASE_4K),
         mmu_page_bytes: Some(PageSize::BASE_4K),
         resident_bytes: Bytes(PAGE),
@@ -88,15 +93,15 @@ fn seen(entry: Entry) -> Seen {
         swapped_bytes: Bytes(0),
         flags: vec!["rd".to_owned()],
     };
-    Seen {
-        address: Address(START + 0x123),
+    AddressSeen {
+        address: VirtualAddress(START + 0x123),
         mappings: vec![
             mapping(START - 8 * PAGE, START - PAGE, None),
             mapping(START, START + 8 * PAGE, Some(Bytes(PAGE))),
             mapping(START + HUGE, START + 2 * HUGE, None),
         ],
         residence: Fact::Known(residence),
-        entries: Fact::Known(Entries { first_address: Address(START), entries }),
+        entries: Fact::Known(PagemapWindow { first_address: VirtualAddress(START), entries }),
         scanned: Fact::Known(Vec::new()),
         frame: Fact::missing("hidden"),
         keeps_soft_dirty: Fact::Known(true),
@@ -106,42 +111,42 @@ fn seen(entry: Entry) -> Seen {
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
-fn memory(seen: &Seen) -> Memory {
+fn memory(seen: &AddressSeen) -> AddressMemory {
     understand(&X86, seen).memory.expect("of a process")
 }
 
-fn page_of(seen: &Seen) -> PageView {
+fn page_of(seen: &AddressSeen) -> PageView {
     memory(seen).page.known().expect("an entry").clone()
 }
 
-fn scanned(is_huge: bool, is_zero: bool) -> Fact<Vec<Scanned>> {
-    let (start, end) = (Address(START), Address(START + HUGE));
-    Fact::Known(vec![Scanned { start, end, is_huge, is_zero }])
+fn scanned(is_huge: bool, is_zero: bool) -> Fact<Vec<ScannedRange>> {
+    let (start, end) = (VirtualAddress(START), VirtualAddress(START + HUGE));
+    Fact::Known(vec![ScannedRange { start, end, is_huge, is_zero }])
 }
 
 #[test]
 fn states_by_their_bits() {
-    let state = |bits| page_of(&seen(Entry(bits))).state;
-    assert_eq!(state(PRESENT), State::Present);
-    assert_eq!(state(SWAPPED), State::Swapped);
-    assert_eq!(state(SWAPPED | 1 << 58), State::Guard);
-    assert_eq!(state(0), State::Absent);
-    let swapped = page_of(&seen(Entry(SWAPPED | 3 << 5)));
+    let state = |bits| page_of(&seen(PagemapEntry(bits))).state;
+    assert_eq!(state(PRESENT), PageState::Present);
+    assert_eq!(state(SWAPPED), PageState::Swapped);
+    assert_eq!(state(SWAPPED | 1 << 58), PageState::Guard);
+    assert_eq!(state(0), PageState::Absent);
+    let swapped = page_of(&seen(PagemapEntry(SWAPPED | 3 << 5)));
     assert_eq!(swapped.swapped_to, Some(Fact::Known(SwapSlot { space: 0, offset_pages: 3 })));
-    let hidden = page_of(&seen(Entry(SWAPPED))).swapped_to;
+    let hidden = page_of(&seen(PagemapEntry(SWAPPED))).swapped_to;
     assert!(hidden.is_some_and(|slot| slot.reason().is_some_and(|why| why.contains("CAP_SYS"))));
-    assert_eq!(page_of(&seen(Entry(0))).size_bytes.known(), None);
+    assert_eq!(page_of(&seen(PagemapEntry(0))).size_bytes.known(), None);
 }
 
 #[test]
 fn sizes_are_proven_or_missing() {
-    let size = |seen: &Seen| page_of(seen).size_bytes;
-    let mut present = seen(Entry(PRESENT));
+    let size = |seen: &AddressSeen| page_of(seen).size_bytes;
+    let mut present = seen(PagemapEntry(PRESENT));
     assert_eq!(size(&present), Fact::Known(PageSize::BASE_4K));
     present.scanned = scanned(true, false);
     assert_eq!(size(&present), Fact::Known(PageSize::PMD_2M));
     let levels = understand(&X86, &present).levels;
-    assert_eq!(levels[2].role, Role::Page);
+    assert_eq!(levels[2].role, EntryRole::Page);
     assert_eq!(page_of(&present).offset_bytes, Bytes(0x123));
     // A kernel without the ioctl: the counters of the mapping decide if they can.
     present.scanned = Fact::missing("no such call");
@@ -160,19 +165,19 @@ fn sizes_are_proven_or_missing() {
 
 #[test]
 fn pages_of_a_pool_have_its_size() {
-    let mut pool = seen(Entry(PRESENT));
+    let mut pool = seen(PagemapEntry(PRESENT));
     let giant = PageSize::new(1 << 30);
     if let Fact::Known(residence) = &mut pool.residence {
         residence.kernel_page_bytes = giant;
     }
     pool.scanned = scanned(true, false);
     assert_eq!(page_of(&pool).size_bytes.known().copied(), giant);
-    assert_eq!(understand(&X86, &pool).levels[1].role, Role::Page);
+    assert_eq!(understand(&X86, &pool).levels[1].role, EntryRole::Page);
 }
 
 #[test]
 fn the_zero_page_is_reported() {
-    let mut zero = seen(Entry(PRESENT));
+    let mut zero = seen(PagemapEntry(PRESENT));
     zero.scanned = scanned(false, true);
     assert_eq!(page_of(&zero).is_zero, Fact::Known(true));
     assert_eq!(page_of(&zero).size_bytes, Fact::Known(PageSize::BASE_4K));
@@ -181,21 +186,21 @@ fn the_zero_page_is_reported() {
 
 #[test]
 fn the_mapping_and_its_neighbours() {
-    let inside = memory(&seen(Entry(0)));
+    let inside = memory(&seen(PagemapEntry(0)));
     let within = inside.within.expect("in a mapping");
     assert_eq!(within.position_bytes, Some(Bytes(PAGE + 0x123)));
-    assert_eq!(inside.before.map(|m| m.end_address), Some(Address(START - PAGE)));
-    assert_eq!(inside.after.map(|m| m.start_address), Some(Address(START + HUGE)));
-    let mut outside = seen(Entry(0));
-    outside.address = Address(START + 9 * PAGE);
+    assert_eq!(inside.before.map(|m| m.end_address), Some(VirtualAddress(START - PAGE)));
+    assert_eq!(inside.after.map(|m| m.start_address), Some(VirtualAddress(START + HUGE)));
+    let mut outside = seen(PagemapEntry(0));
+    outside.address = VirtualAddress(START + 9 * PAGE);
     let outside = memory(&outside);
     assert_eq!(outside.within, None);
-    assert_eq!(outside.before.map(|m| m.end_address), Some(Address(START + 8 * PAGE)));
+    assert_eq!(outside.before.map(|m| m.end_address), Some(VirtualAddress(START + 8 * PAGE)));
 }
 
 #[test]
 fn the_pages_around_are_counted() {
-    let around = memory(&seen(Entry(PRESENT))).around;
+    let around = memory(&seen(PagemapEntry(PRESENT))).around;
     let around = around.known().expect("entries");
     assert_eq!(around.pages.len(), 512);
     assert_eq!(&around.pages[..10], "#.......--");
@@ -205,10 +210,12 @@ fn the_pages_around_are_counted() {
 
 #[test]
 fn nothing_is_reported_of_what_the_kernel_does_not_show() {
-    let mut kernel = seen(Entry(0));
-    kernel.address = Address(u64::MAX - 5);
-    kernel.entries =
-        Fact::Known(Entries { first_address: Address(u64::MAX - HUGE + 1), entries: vec![] });
+    let mut kernel = seen(PagemapEntry(0));
+    kernel.address = VirtualAddress(u64::MAX - 5);
+    kernel.entries = Fact::Known(PagemapWindow {
+        first_address: VirtualAddress(u64::MAX - HUGE + 1),
+        entries: vec![],
+    });
     let memory = memory(&kernel);
     assert!(memory.page.reason().is_some_and(|why| why.contains("not an address of a process")));
     assert!(memory.around.reason().is_some());
@@ -240,8 +247,8 @@ proptest! {
     #[test]
     fn indices_and_offset_are_the_address(address: u64, bits in 20u32..=64, shift in 12u32..=16) {
         let page = PageSize::new(1 << shift).expect("a power of two");
-        let layout = Layout { base_page_bytes: page, address_bits: bits, user_bits: bits - 1 };
-        let view = take_apart(&layout, Address(address));
+        let layout = AddressLayout { base_page_bytes: page, address_bits: bits, user_bits: bits - 1 };
+        let view = take_apart(&layout, VirtualAddress(address));
         let mut again = view.page_offset_bytes.0;
         for level in &view.levels {
             prop_assert!(level.low_bit <= level.high_bit && level.high_bit < bits);
@@ -256,9 +263,9 @@ proptest! {
     fn each_address_is_somebodys_or_nobodys(address: u64) {
         let sign = address >> 47;
         let expected = match sign {
-            0 => Half::User,
-            s if s == u64::MAX >> 47 => Half::Kernel,
-            _ => Half::NotCanonical,
+            0 => AddressHalf::User,
+            s if s == u64::MAX >> 47 => AddressHalf::Kernel,
+            _ => AddressHalf::NotCanonical,
         };
         prop_assert_eq!(half(&X86, address), expected);
     }
@@ -272,11 +279,11 @@ proptest! {
         first: u64,
         near in 0u64..4096,
     ) {
-        let mut seen = seen(Entry(0));
-        seen.address = Address(address);
-        let entries = bits.iter().map(|bits| Entry(*bits)).collect();
-        let first_address = Address(address.saturating_sub(near * PAGE));
-        seen.entries = Fact::Known(Entries { first_address, entries });
+        let mut seen = seen(PagemapEntry(0));
+        seen.address = VirtualAddress(address);
+        let entries = bits.iter().map(|bits| PagemapEntry(*bits)).collect();
+        let first_address = VirtualAddress(address.saturating_sub(near * PAGE));
+        seen.entries = Fact::Known(PagemapWindow { first_address, entries });
         let window = window(first, &flags);
         seen.frame = Fact::Known(FrameSeen {
             number,

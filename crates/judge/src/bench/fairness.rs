@@ -4,7 +4,7 @@
 //! second time, independently.
 
 use crate::stats::Rng;
-use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
+use pagewise_model::bench::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure};
 use proptest::prelude::*;
 
 /// Random figures: their seed, how many repeats there are, how far they lie apart (as a logarithm).
@@ -19,23 +19,28 @@ pub(crate) fn factor(rng: &mut Rng, spread: f64) -> f64 {
 
 /// A claim must say *cannot tell* if it has no interval, or if its interval contains the claimed border. An
 /// open claim must say what would settle it.
-pub(crate) fn check(claims: &[Claim]) -> Result<(), TestCaseError> {
+pub(crate) fn check(claims: &[BenchClaim]) -> Result<(), TestCaseError> {
     for claim in claims {
         let word = claim.answer;
         match &claim.evidence {
-            Evidence::Nothing => prop_assert_eq!(word, Answer::CannotTell, "{:?}", claim),
-            Evidence::Counted { held, tried } => {
+            ClaimEvidence::Nothing => prop_assert_eq!(word, ClaimAnswer::CannotTell, "{:?}", claim),
+            ClaimEvidence::Counted { held, tried } => {
                 let is_mixed = *held > 0 && held < tried;
-                prop_assert_eq!(word == Answer::CannotTell, is_mixed || *tried == 0, "{:?}", claim);
+                prop_assert_eq!(
+                    word == ClaimAnswer::CannotTell,
+                    is_mixed || *tried == 0,
+                    "{:?}",
+                    claim
+                );
             }
-            Evidence::Figures(figures) => {
+            ClaimEvidence::Figures(figures) => {
                 let open = figures.iter().filter(|figure| holds_border(figure)).count();
                 match word {
-                    Answer::Confirmed => {
+                    ClaimAnswer::Confirmed => {
                         prop_assert!(open == 0 && !figures.is_empty(), "{claim:?}")
                     }
-                    Answer::Refuted => prop_assert!(open < figures.len(), "{claim:?}"),
-                    Answer::CannotTell => {
+                    ClaimAnswer::Refuted => prop_assert!(open < figures.len(), "{claim:?}"),
+                    ClaimAnswer::CannotTell => {
                         prop_assert!(open > 0 || figures.is_empty(), "{claim:?}");
                         let settles = claim.why.contains("repeats") || figures.is_empty();
                         prop_assert!(settles, "{claim:?}");
@@ -47,7 +52,7 @@ pub(crate) fn check(claims: &[Claim]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn holds_border(figure: &Figure) -> bool {
+fn holds_border(figure: &ClaimFigure) -> bool {
     let borders = [figure.above, figure.below].into_iter().flatten();
     match figure.interval.known() {
         Some((low, high)) => {

@@ -7,8 +7,10 @@
 //! call.
 
 use crate::stats::{is_below, less_text, paired_ratio};
-use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Ratio, Sample};
-use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::bench::fork::{
+    ForkBenchReport, ForkJudgement, ForkPoint, ForkPrice, ForkRatio, ForkSample,
+};
+use pagewise_model::bench::{PageKind, RepeatSeries};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 
 /// Below this ratio larger pages are worth asking for.
@@ -16,23 +18,23 @@ const WORTH: f64 = 0.8;
 
 /// All conclusions from `forks`.
 #[must_use]
-pub fn judge(forks: &Forks) -> Judgement {
+pub fn judge(forks: &ForkBenchReport) -> ForkJudgement {
     let used = |kind: &PageKind| forks.points.iter().any(|point| point.pages == *kind);
-    let prices: Vec<Price> =
+    let prices: Vec<ForkPrice> =
         PageKind::ALL.into_iter().filter(used).map(|kind| price(forks, kind)).collect();
-    let ratios: Vec<Ratio> =
+    let ratios: Vec<ForkRatio> =
         PageKind::LARGER.into_iter().filter_map(|kind| ratio(forks, kind)).collect();
     let advice =
         vec![fork_advice(&prices, &ratios), write_advice(&prices, &ratios), spawn_advice(&prices)];
-    Judgement { prices, ratios, advice }
+    ForkJudgement { prices, ratios, advice }
 }
 
 /// The points of a kind that have samples, by growing size.
-fn measured(forks: &Forks, pages: PageKind) -> Vec<&Point> {
+fn measured(forks: &ForkBenchReport, pages: PageKind) -> Vec<&ForkPoint> {
     forks.curve(pages).into_iter().filter(|point| !point.samples.is_empty()).collect()
 }
 
-fn price(forks: &Forks, pages: PageKind) -> Price {
+fn price(forks: &ForkBenchReport, pages: PageKind) -> ForkPrice {
     let points = measured(forks, pages);
     let (gib_ns, call_ns) = match points.as_slice() {
         [small, .., large] => line(small, large),
@@ -41,7 +43,7 @@ fn price(forks: &Forks, pages: PageKind) -> Price {
     };
     let write = points.last().and_then(|point| point.write_ns(forks.base_page_bytes));
     let write_ns = write.map_or_else(|| Fact::missing(why(forks, pages)), Fact::Known);
-    Price { pages, gib_ns, call_ns, write_ns }
+    ForkPrice { pages, gib_ns, call_ns, write_ns }
 }
 
 fn missing(why: &str) -> (Fact<Measured>, Fact<Measured>) {
@@ -49,13 +51,13 @@ fn missing(why: &str) -> (Fact<Measured>, Fact<Measured>) {
 }
 
 /// Why nothing was measured on these pages.
-fn why(forks: &Forks, pages: PageKind) -> String {
+fn why(forks: &ForkBenchReport, pages: PageKind) -> String {
     let refused = forks.curve(pages).into_iter().find_map(|point| point.refused.clone());
     refused.unwrap_or_else(|| "not measured".to_owned())
 }
 
 /// What each further GiB takes, and what remains for the call, for each repeat.
-fn line(small: &Point, large: &Point) -> (Fact<Measured>, Fact<Measured>) {
+fn line(small: &ForkPoint, large: &ForkPoint) -> (Fact<Measured>, Fact<Measured>) {
     let [few, many] =
         [small, large].map(|point| point.size_bytes.0 as f64 / Bytes::gib(1).0 as f64);
     let [least, most] = [small, large].map(|point| point.series(|sample| sample.fork_ns));
@@ -64,7 +66,7 @@ fn line(small: &Point, large: &Point) -> (Fact<Measured>, Fact<Measured>) {
     (above_zero(&gib), above_zero(&call))
 }
 
-fn above_zero(series: &Series) -> Fact<Measured> {
+fn above_zero(series: &RepeatSeries) -> Fact<Measured> {
     match series.measured() {
         Some(measured) if measured.median > 0.0 => Fact::Known(measured),
         Some(measured) => {
@@ -75,26 +77,26 @@ fn above_zero(series: &Series) -> Fact<Measured> {
 }
 
 /// Larger pages against base pages, at the largest size of both.
-fn ratio(forks: &Forks, pages: PageKind) -> Option<Ratio> {
+fn ratio(forks: &ForkBenchReport, pages: PageKind) -> Option<ForkRatio> {
     let base = measured(forks, PageKind::Base);
     let (larger, base) = measured(forks, pages).into_iter().rev().find_map(|larger| {
         let beside = base.iter().find(|point| point.size_bytes == larger.size_bytes)?;
         Some((larger, *beside))
     })?;
-    let of = |figure: fn(&Sample) -> f64| {
+    let of = |figure: fn(&ForkSample) -> f64| {
         paired_ratio(&larger.series(figure).log_ratios(&base.series(figure)), "repeats of both")
     };
     let (fork_ratio, fork_interval) = of(|sample| sample.fork_ns)?;
     let (writes_ratio, writes_interval) = of(|sample| sample.writes_ns)?;
     let size_bytes = larger.size_bytes;
-    Some(Ratio { pages, size_bytes, fork_ratio, fork_interval, writes_ratio, writes_interval })
+    Some(ForkRatio { pages, size_bytes, fork_ratio, fork_interval, writes_ratio, writes_interval })
 }
 
-fn of_kind(prices: &[Price], pages: PageKind) -> Option<&Price> {
+fn of_kind(prices: &[ForkPrice], pages: PageKind) -> Option<&ForkPrice> {
     prices.iter().find(|price| price.pages == pages)
 }
 
-fn fork_advice(prices: &[Price], ratios: &[Ratio]) -> String {
+fn fork_advice(prices: &[ForkPrice], ratios: &[ForkRatio]) -> String {
     let known = |pages| of_kind(prices, pages).and_then(|price| price.gib_ns.known());
     let Some(base) = known(PageKind::Base) else {
         return "No price of a fork was found on base pages.".to_owned();
@@ -115,7 +117,7 @@ fn fork_advice(prices: &[Price], ratios: &[Ratio]) -> String {
     }
 }
 
-fn spawn_advice(prices: &[Price]) -> String {
+fn spawn_advice(prices: &[ForkPrice]) -> String {
     let base = of_kind(prices, PageKind::Base).and_then(|price| price.gib_ns.known());
     let spared = base.map_or_else(
         || "how much time that spares was not measured".to_owned(),
@@ -126,7 +128,7 @@ fn spawn_advice(prices: &[Price]) -> String {
     )
 }
 
-fn write_advice(prices: &[Price], ratios: &[Ratio]) -> String {
+fn write_advice(prices: &[ForkPrice], ratios: &[ForkRatio]) -> String {
     let base = of_kind(prices, PageKind::Base).and_then(|price| price.write_ns.known());
     let Some(base) = base else {
         return "No price of a write after a fork was found on base pages.".to_owned();
@@ -153,23 +155,23 @@ mod tests {
     use pagewise_model::PageSize;
 
     /// Forks that take `per_gib` ns on each kind plus 50 us, with 10 repeats that differ by a percent.
-    fn forks(kinds: &[(PageKind, f64)]) -> Forks {
+    fn forks(kinds: &[(PageKind, f64)]) -> ForkBenchReport {
         let point = |pages: PageKind, per_gib: f64, size: Bytes| {
-            let mut point = Point::new(pages, size);
+            let mut point = ForkPoint::new(pages, size);
             point.samples = (0..10)
                 .map(|repeat| {
                     let gib = size.0 as f64 / Bytes::gib(1).0 as f64;
                     let noise = 1.0 + 0.001 * f64::from(repeat);
                     let fork_ns = (50_000.0 + per_gib * gib) * noise;
                     let writes_ns = 500.0 * size.0 as f64 / 4e3 * noise;
-                    Sample { repeat, place: repeat, fork_ns, writes_ns, write_faults: 1 }
+                    ForkSample { repeat, place: repeat, fork_ns, writes_ns, write_faults: 1 }
                 })
                 .collect();
             point
         };
         let sizes = [Bytes::mib(16), Bytes::mib(256)];
         let base = PageSize::new(1 << 12).unwrap();
-        Forks {
+        ForkBenchReport {
             seed: 1,
             repeats: 10,
             quick: false,

@@ -1,16 +1,16 @@
 //! What to advise of larger pages, whatever is done on them: loads and jumps have one answer.
 
-use super::best::{Best, to_settle};
+use super::best::{BestWay, to_settle};
 use crate::stats::{interval_text, is_below, less_text};
-use pagewise_model::bench::tlb::Steadiness;
-use pagewise_model::bench::{Figure, PageKind};
+use pagewise_model::bench::tlb::RatioSteadiness;
+use pagewise_model::bench::{ClaimFigure, PageKind};
 use pagewise_model::{Bytes, Fact};
 
 /// From this gain on larger pages are worth asking for.
 pub(crate) const WORTH: f64 = 0.97;
 
 /// What is done on the pages.
-pub(crate) struct Access {
+pub(crate) struct AccessWording {
     /// What should be put on larger pages.
     pub(crate) what: &'static str,
     /// How it gets there.
@@ -22,22 +22,26 @@ pub(crate) struct Access {
 }
 
 /// A size on larger pages, compared with the same size on base pages.
-pub(crate) struct Size<'a> {
+pub(crate) struct SizeComparison<'a> {
     pub(crate) bytes: Bytes,
     pub(crate) pages: PageKind,
     pub(crate) ratio: f64,
     pub(crate) interval: &'a Fact<(f64, f64)>,
-    pub(crate) steadiness: Steadiness,
+    pub(crate) steadiness: RatioSteadiness,
 }
 
 /// Whether these sizes, each measured in `repeats` repeats, should be on larger pages.
-pub(crate) fn page_advice(access: &Access, sizes: &[Size<'_>], repeats: u32) -> String {
-    let Access { what, how, all, one } = access;
-    let figure = |size: &Size<'_>| {
-        Figure::new(size.ratio, size.interval.clone(), repeats.into()).below(WORTH)
+pub(crate) fn page_advice(
+    access: &AccessWording,
+    sizes: &[SizeComparison<'_>],
+    repeats: u32,
+) -> String {
+    let AccessWording { what, how, all, one } = access;
+    let figure = |size: &SizeComparison<'_>| {
+        ClaimFigure::new(size.ratio, size.interval.clone(), repeats.into()).below(WORTH)
     };
-    match Best::smallest(sizes.iter().map(|size| (size, figure(size)))) {
-        Best::Proven(best, _) => {
+    match BestWay::smallest(sizes.iter().map(|size| (size, figure(size)))) {
+        BestWay::Proven(best, _) => {
             let worth = sizes.iter().filter(|size| is_below(size.interval, WORTH));
             let first = worth.map(|size| size.bytes).min().unwrap_or_default();
             format!(
@@ -47,7 +51,7 @@ pub(crate) fn page_advice(access: &Access, sizes: &[Size<'_>], repeats: u32) -> 
                 less_text("", best.ratio, best.interval)
             )
         }
-        Best::Open(best, figure) => format!(
+        BestWay::Open(best, figure) => format!(
             "Whether huge pages make {all} faster here: open. At {} on {}, {one} takes {:.2} times as long as on base pages{}{}{}.",
             best.bytes,
             best.pages.name(),
@@ -56,22 +60,22 @@ pub(crate) fn page_advice(access: &Access, sizes: &[Size<'_>], repeats: u32) -> 
             to_settle(&figure),
             unsteady(best.steadiness)
         ),
-        Best::No(_) => format!(
+        BestWay::No(_) => format!(
             "Do not expect huge pages to make {all} faster here: up to {} no size gains 3%.",
             sizes.iter().map(|size| size.bytes).max().unwrap_or_default()
         ),
-        Best::Unmeasured => format!(
+        BestWay::Unmeasured => format!(
             "Whether huge pages make {all} faster here: not measured. Only one page size has figures."
         ),
     }
 }
 
 /// Why mappings differ, if that is known.
-const fn unsteady(steadiness: Steadiness) -> &'static str {
+const fn unsteady(steadiness: RatioSteadiness) -> &'static str {
     match steadiness {
-        Steadiness::Steady => "",
-        Steadiness::Placement => "; the placement of the pages decides",
-        Steadiness::Disturbed => "; other programs disturbed it",
+        RatioSteadiness::Steady => "",
+        RatioSteadiness::Placement => "; the placement of the pages decides",
+        RatioSteadiness::Disturbed => "; other programs disturbed it",
     }
 }
 
@@ -79,7 +83,7 @@ const fn unsteady(steadiness: Steadiness) -> &'static str {
 mod tests {
     use super::*;
 
-    const JUMPS: Access = Access {
+    const JUMPS: AccessWording = AccessWording {
         what: "code",
         how: |_| "pagewise text warm",
         all: "unpredictable jumps",
@@ -91,12 +95,12 @@ mod tests {
         let said = |found: &[(f64, f64)]| {
             let interval = |&(ratio, off): &(f64, f64)| Fact::Known((ratio - off, ratio + off));
             let intervals: Vec<Fact<(f64, f64)>> = found.iter().map(interval).collect();
-            let size = |(at, interval): (usize, _)| Size {
+            let size = |(at, interval): (usize, _)| SizeComparison {
                 bytes: Bytes::mib(1 << at),
                 pages: PageKind::Thp,
                 ratio: found[at].0,
                 interval,
-                steadiness: Steadiness::Placement,
+                steadiness: RatioSteadiness::Placement,
             };
             page_advice(&JUMPS, &intervals.iter().enumerate().map(size).collect::<Vec<_>>(), 9)
         };

@@ -18,7 +18,7 @@ const STEPS_EACH: usize = 8;
 
 /// What was measured once.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(super) struct RegressionRow {
     /// How much there was of each term.
     pub(super) amounts: Vec<f64>,
     pub(super) took: f64,
@@ -27,8 +27,8 @@ pub(super) struct Row {
 }
 
 /// The price of each of `count` terms. 0 for a term that never occurred.
-pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
-    let rows: Vec<&Row> =
+pub(super) fn prices(rows: &[RegressionRow], count: usize) -> Vec<f64> {
+    let rows: Vec<&RegressionRow> =
         rows.iter().filter(|row| row.scale > 0.0 && row.took.is_finite()).collect();
     let largest = |term: usize| {
         let shares = rows.iter().map(|row| row.amounts[term] / row.scale);
@@ -36,7 +36,7 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
     };
     // Terms count from ones to thousand millions: each is taken as a share of its largest.
     let units: Vec<f64> = (0..count).map(largest).collect();
-    let share = |row: &Row, term: usize| {
+    let share = |row: &RegressionRow, term: usize| {
         if units[term] > 0.0 { row.amounts[term] / row.scale / units[term] } else { 0.0 }
     };
     let table: Vec<(Vec<f64>, f64)> = rows
@@ -46,7 +46,7 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
     let mut weights = vec![1.0; table.len()];
     let mut found = vec![0.0; count];
     for _ in 0..ROUNDS {
-        found = Squares::from_table(&table, &weights, count).solve();
+        found = NormalEquations::from_table(&table, &weights, count).solve();
         for (weight, (shares, took)) in weights.iter_mut().zip(&table) {
             *weight = 1.0 / (took - dot(shares, &found)).abs().max(FINE);
         }
@@ -60,7 +60,7 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
 
 /// The same with an upper bound for each term. A term above its bound is set to it, and the others are solved
 /// again.
-pub(super) fn bounded_prices(mut rows: Vec<Row>, most: &[f64]) -> Vec<f64> {
+pub(super) fn bounded_prices(mut rows: Vec<RegressionRow>, most: &[f64]) -> Vec<f64> {
     let mut bound = vec![false; most.len()];
     loop {
         let mut found = prices(&rows, most.len());
@@ -82,12 +82,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The normal equations of weighted least squares.
-struct Squares {
+struct NormalEquations {
     matrix: Vec<Vec<f64>>,
     right: Vec<f64>,
 }
 
-impl Squares {
+impl NormalEquations {
     fn from_table(table: &[(Vec<f64>, f64)], weights: &[f64], count: usize) -> Self {
         let mut squares = Self { matrix: vec![vec![0.0; count]; count], right: vec![0.0; count] };
         for ((shares, took), weight) in table.iter().zip(weights) {
@@ -199,10 +199,10 @@ mod tests {
     use crate::stats::Rng;
     use proptest::prelude::*;
 
-    fn rows(truth: &[f64], amounts: &[Vec<f64>], off: impl Fn(usize) -> f64) -> Vec<Row> {
+    fn rows(truth: &[f64], amounts: &[Vec<f64>], off: impl Fn(usize) -> f64) -> Vec<RegressionRow> {
         let row = |(nth, amounts): (usize, &Vec<f64>)| {
             let took = dot(amounts, truth) * off(nth);
-            Row { amounts: amounts.clone(), took, scale: took }
+            RegressionRow { amounts: amounts.clone(), took, scale: took }
         };
         amounts.iter().enumerate().map(row).collect()
     }
@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn what_would_be_negative_is_nothing() {
-        let row = |bytes: f64, took: f64| Row { amounts: vec![1.0, bytes], took, scale: took };
+        let row =
+            |bytes: f64, took: f64| RegressionRow { amounts: vec![1.0, bytes], took, scale: took };
         let found = prices(&[row(10.0, 5.0), row(20.0, 15.0), row(30.0, 25.0)], 2);
         assert!(found[0] == 0.0 && found[1] > 0.5 && found[1] < 0.9, "{found:?}");
     }
@@ -265,9 +266,9 @@ mod tests {
 
         #[test]
         fn any_rows_give_prices(values in prop::collection::vec((0.0..1e9_f64, 0.0..1e9_f64, 1e-3..1e9_f64), 0..12)) {
-            let rows: Vec<Row> = values
+            let rows: Vec<RegressionRow> = values
                 .iter()
-                .map(|(a, b, took)| Row { amounts: vec![*a, *b, 1.0], took: *took, scale: *took })
+                .map(|(a, b, took)| RegressionRow { amounts: vec![*a, *b, 1.0], took: *took, scale: *took })
                 .collect();
             let found = prices(&rows, 3);
             prop_assert!(found.iter().all(|price| price.is_finite() && *price >= 0.0), "{found:?}");

@@ -11,10 +11,10 @@
 //!
 //! Pure: the same readings give the same prices. Not seen: effects that the readings do not vary.
 
-pub use fit::{Occasion, calibrate};
+pub use fit::{CalibrationOccasion, calibrate};
 use pagewise_model::Nanos;
-use pagewise_model::bench::file::{Arm, Point, Readings, Residency};
-use pagewise_model::choice::{Choice, Forecast, TimeParts};
+use pagewise_model::bench::file::{CacheResidency, FileBenchReport, FilePoint, ReadWay};
+use pagewise_model::choice::{ReadChoice, ReadForecast, TimeParts};
 use pagewise_model::measured::median;
 
 mod fit;
@@ -29,8 +29,8 @@ pub const MOST_OFF: f64 = 0.5;
 /// larger of two values: the difference of the cells from start to end, and the share of time that their
 /// processes waited for a CPU. `None` without such cells.
 #[must_use]
-pub fn trial_error(start: &Readings, end: &Readings) -> Option<f64> {
-    let total = |point: &Point| median(&point.series(|s| s.total_ns().0 as f64).values());
+pub fn trial_error(start: &FileBenchReport, end: &FileBenchReport) -> Option<f64> {
+    let total = |point: &FilePoint| median(&point.series(|s| s.total_ns().0 as f64).values());
     let drift = start.points.iter().filter_map(|point| {
         let (before, after) = (total(point)?, total(end.find(&point.cell)?.1)?);
         Some((before / after).max(after / before) - 1.0)
@@ -42,10 +42,10 @@ pub fn trial_error(start: &Readings, end: &Readings) -> Option<f64> {
 /// How much longer than its CPU time a process of one thread that reads cached bytes took, as a share, in the
 /// median: other programs had its CPU. `None` without such processes.
 #[must_use]
-pub fn waited_share(readings: &Readings) -> Option<f64> {
+pub fn waited_share(readings: &FileBenchReport) -> Option<f64> {
     let busy = readings.points.iter().filter(|point| {
-        let is_queue = matches!(point.cell.arm, Arm::Uring | Arm::UringFixed);
-        point.cell.threads == 1 && point.cell.residency == Residency::Warm && !is_queue
+        let is_queue = matches!(point.cell.arm, ReadWay::Uring | ReadWay::UringFixed);
+        point.cell.threads == 1 && point.cell.residency == CacheResidency::Warm && !is_queue
     });
     let shares = busy.flat_map(|point| &point.samples).filter_map(|sample| {
         let cpu = (sample.user_ns + sample.sys_ns).0;
@@ -64,7 +64,7 @@ const NAMED: usize = 3;
 
 /// The sentences. If there is nothing to choose from, one sentence says so.
 #[must_use]
-pub fn reasons(choice: &Choice) -> Vec<String> {
+pub fn reasons(choice: &ReadChoice) -> Vec<String> {
     let Some(best) = choice.best() else {
         return vec!["No choice: none of the requested ways has prices here.".to_owned()];
     };
@@ -77,7 +77,7 @@ fn time(ns: f64) -> Nanos {
     Nanos::from_f64(ns)
 }
 
-fn chosen(choice: &Choice, best: &Forecast) -> String {
+fn chosen(choice: &ReadChoice, best: &ReadForecast) -> String {
     let takes = format!("{} should take {}", capital(best.arm), time(best.total_ns));
     match (choice.forecasts.get(1), choice.margin_share()) {
         (Some(next), Some(margin)) => format!(
@@ -90,7 +90,7 @@ fn chosen(choice: &Choice, best: &Forecast) -> String {
     }
 }
 
-fn capital(arm: Arm) -> String {
+fn capital(arm: ReadWay) -> String {
     let name = arm.name();
     match name.strip_prefix("a ") {
         Some(rest) => format!("A {rest}"),
@@ -99,7 +99,7 @@ fn capital(arm: Arm) -> String {
 }
 
 /// The chosen way compared with the best of the other kind, calls or mappings.
-fn beside(choice: &Choice, best: &Forecast) -> Option<String> {
+fn beside(choice: &ReadChoice, best: &ReadForecast) -> Option<String> {
     let other = choice.forecasts.iter().find(|f| f.arm.is_mapped() != best.arm.is_mapped())?;
     Some(format!(
         "Its time: {}; with {}: {}.",
@@ -128,7 +128,7 @@ fn spent(parts: &TimeParts) -> String {
 }
 
 /// The ways that the prediction cannot separate from the best.
-fn blurred(choice: &Choice) -> Option<String> {
+fn blurred(choice: &ReadChoice) -> Option<String> {
     let rivals: Vec<&str> = choice.rivals().map(|rival| rival.arm.name()).collect();
     let (first, rest) = rivals.split_first()?;
     let named = rest.iter().take(NAMED - 1);
@@ -143,13 +143,13 @@ fn blurred(choice: &Choice) -> Option<String> {
 }
 
 /// How the choice and the forecasts held once every way was measured.
-fn measured(choice: &Choice, best: &Forecast) -> Option<String> {
-    let took = |arm: Arm| {
+fn measured(choice: &ReadChoice, best: &ReadForecast) -> Option<String> {
+    let took = |arm: ReadWay| {
         let trial = choice.trials.iter().find(|trial| trial.arm == arm)?;
         median(&trial.total_ns.iter().map(|ns| ns.0 as f64).collect::<Vec<f64>>())
     };
     let all = choice.forecasts.iter().filter_map(|forecast| Some((forecast, took(forecast.arm)?)));
-    let all: Vec<(&Forecast, f64)> = all.collect();
+    let all: Vec<(&ReadForecast, f64)> = all.collect();
     let (fastest, least) = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let off = median(
         &all.iter()

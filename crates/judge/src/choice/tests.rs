@@ -1,58 +1,59 @@
 //! Readings made by known prices: forecasts for what was never read are found again, exactly and through
 //! noise; and what is reported of them.
 
-use super::{Occasion, calibrate, reasons, trial_error, waited_share};
+use super::{CalibrationOccasion, calibrate, reasons, trial_error, waited_share};
 use crate::stats::Rng;
-use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{CacheResidency, FileCell, FilePoint, FileSample, ReadWay};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Choice, Demand, FileReadings, FileState, NEAR, Phase, PriceList,
-    Sharing, Term, Trial, Work,
+    Calibration, CalibrationKey, CostTerm, CpuSharing, FileReadings, FileState, NEAR, PriceList,
+    ReadChoice, ReadDemand, ReadPhase, ReadTrial, SpanDemand,
 };
 use pagewise_model::constructed::{cell, machine, price_list, reading, readings};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Nanos, PageSize};
 
 const LARGE: Bytes = Bytes::mib(64);
-const ARMS: [Arm; 5] = [Arm::Pread, Arm::Uring, Arm::Map, Arm::MapPopulate, Arm::Place];
+const ARMS: [ReadWay; 5] =
+    [ReadWay::Pread, ReadWay::Uring, ReadWay::Map, ReadWay::MapPopulate, ReadWay::Place];
 const CLASSES: [FolioClass; 2] = [FolioClass::Piece, FolioClass::Huge];
 
 fn key() -> CalibrationKey {
     CalibrationKey::new(&machine(), "ext4".to_owned(), 7)
 }
 
-fn occasion() -> Occasion {
-    Occasion { key: key(), unix_ns: 1, took_ns: Nanos::secs(15) }
+fn occasion() -> CalibrationOccasion {
+    CalibrationOccasion { key: key(), unix_ns: 1, took_ns: Nanos::secs(15) }
 }
 
 fn list(
-    (phase, arm): (Phase, Arm),
-    order: Option<Order>,
+    (phase, arm): (ReadPhase, ReadWay),
+    order: Option<AccessOrder>,
     folios: FolioClass,
-    prices: &[(Term, f64)],
+    prices: &[(CostTerm, f64)],
 ) -> PriceList {
     PriceList { order, ..price_list(phase, arm, folios, prices) }
 }
 
 /// What a pass of a way costs; huge pages make what is mapped easier to reach.
-fn pass(arm: Arm, order: Order, folios: FolioClass) -> Vec<(Term, f64)> {
+fn pass(arm: ReadWay, order: AccessOrder, folios: FolioClass) -> Vec<(CostTerm, f64)> {
     let (call, byte) = match arm {
-        Arm::Pread => (150.0, 0.05),
-        Arm::Uring => (220.0, 0.055),
-        Arm::Place => (6.0, 0.028),
+        ReadWay::Pread => (150.0, 0.05),
+        ReadWay::Uring => (220.0, 0.055),
+        ReadWay::Place => (6.0, 0.028),
         _ => (12.0, 0.045),
     };
     let reach = if folios == FolioClass::Huge { 5.0 } else { 20.0 };
-    let lead = if order == Order::Random { 0.03 } else { 0.002 };
+    let lead = if order == AccessOrder::Random { 0.03 } else { 0.002 };
     vec![
-        (Term::Block, call),
-        (Term::LeadByte, byte + lead),
-        (Term::RampByte, byte + lead / 3.0),
-        (Term::Byte, byte),
-        (Term::SpillByte, byte - 0.01),
-        (Term::FarByte, 0.01),
-        (Term::Reach, if order == Order::Random { reach } else { 0.0 }),
+        (CostTerm::Block, call),
+        (CostTerm::LeadByte, byte + lead),
+        (CostTerm::RampByte, byte + lead / 3.0),
+        (CostTerm::Byte, byte),
+        (CostTerm::SpillByte, byte - 0.01),
+        (CostTerm::FarByte, 0.01),
+        (CostTerm::Reach, if order == AccessOrder::Random { reach } else { 0.0 }),
     ]
 }
 
@@ -61,34 +62,36 @@ fn truth() -> Calibration {
     for folios in CLASSES {
         let page = if folios == FolioClass::Huge { 0.5 } else { 20.0 };
         for arm in ARMS {
-            let whole = if arm == Arm::MapPopulate { page } else { 0.0 };
+            let whole = if arm == ReadWay::MapPopulate { page } else { 0.0 };
             let faults = if arm.is_mapped() { 2.0 * page - whole } else { 0.0 };
-            let buffers = if arm == Arm::Uring { 0.5 } else { 0.0 };
+            let buffers = if arm == ReadWay::Uring { 0.5 } else { 0.0 };
             let torn = if arm.is_mapped() { page / 2.0 } else { 0.0 };
-            let set_up = [(Term::Once, 9e3), (Term::Page, whole), (Term::BufferByte, buffers)];
-            lists.push(list((Phase::SetUp, arm), None, folios, &set_up));
-            let tear_down = [(Term::Once, 5e3), (Term::Page, torn)];
-            lists.push(list((Phase::TearDown, arm), None, folios, &tear_down));
-            for order in Order::ALL {
-                let first = [(Term::Page, faults), (Term::NearByte, 0.03)];
-                lists.push(list((Phase::First, arm), Some(order), folios, &first));
+            let set_up =
+                [(CostTerm::Once, 9e3), (CostTerm::Page, whole), (CostTerm::BufferByte, buffers)];
+            lists.push(list((ReadPhase::SetUp, arm), None, folios, &set_up));
+            let tear_down = [(CostTerm::Once, 5e3), (CostTerm::Page, torn)];
+            lists.push(list((ReadPhase::TearDown, arm), None, folios, &tear_down));
+            for order in AccessOrder::ALL {
+                let first = [(CostTerm::Page, faults), (CostTerm::NearByte, 0.03)];
+                lists.push(list((ReadPhase::First, arm), Some(order), folios, &first));
                 let prices = pass(arm, order, folios);
-                lists.push(list((Phase::Pass, arm), Some(order), folios, &prices));
+                lists.push(list((ReadPhase::Pass, arm), Some(order), folios, &prices));
             }
         }
     }
-    for (arm, order) in ARMS.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order))) {
-        let device = [(Term::Page, 800.0), (Term::Block, 60_000.0)];
-        lists.push(list((Phase::Device, arm), Some(order), FolioClass::Piece, &device));
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| AccessOrder::ALL.map(|order| (arm, order)))
+    {
+        let device = [(CostTerm::Page, 800.0), (CostTerm::Block, 60_000.0)];
+        lists.push(list((ReadPhase::Device, arm), Some(order), FolioClass::Piece, &device));
     }
-    let sharing = |(arm, order, folios)| Sharing {
+    let sharing = |(arm, order, folios)| CpuSharing {
         arm,
         order,
         folios,
         start_ns: 40_000.0,
         blocks_share: 0.1,
         bytes_share: 0.5,
-        first_share: if arm == Arm::Map { 0.8 } else { 0.2 },
+        first_share: if arm == ReadWay::Map { 0.8 } else { 0.2 },
     };
     Calibration {
         key: key(),
@@ -102,7 +105,7 @@ fn truth() -> Calibration {
         lists,
         sharing: ARMS
             .into_iter()
-            .flat_map(|arm| Order::ALL.map(|order| (arm, order)))
+            .flat_map(|arm| AccessOrder::ALL.map(|order| (arm, order)))
             .flat_map(|(arm, order)| CLASSES.map(|folios| (arm, order, folios)))
             .map(sharing)
             .collect(),
@@ -112,14 +115,14 @@ fn truth() -> Calibration {
 /// The sample of a cell that takes what `truth` says, each phase off by what `off` draws.
 fn sample(
     truth: &Calibration,
-    cell: &Cell,
+    cell: &FileCell,
     folios: FolioClass,
     mut off: impl FnMut() -> f64,
-) -> Sample {
+) -> FileSample {
     let mut sample = reading(*cell, Nanos(1), 1).samples.remove(0);
-    let demand = Demand { passes: 1, ..Demand::from_cell(cell) };
+    let demand = ReadDemand { passes: 1, ..ReadDemand::from_cell(cell) };
     let state = FileState {
-        cached_share: if cell.residency == Residency::Warm { 1.0 } else { 0.0 },
+        cached_share: if cell.residency == CacheResidency::Warm { 1.0 } else { 0.0 },
         ..FileState::cached(cell.span_bytes, folios)
     };
     let once = truth.forecast(cell.arm, &demand, &state).unwrap().parts;
@@ -133,14 +136,15 @@ fn sample(
     sample
 }
 
-fn base(arm: Arm, order: Order, block_bytes: Bytes, span_bytes: Bytes) -> Cell {
-    Cell { order, block_bytes, span_bytes, passes: 2, ..cell(arm) }
+fn base(arm: ReadWay, order: AccessOrder, block_bytes: Bytes, span_bytes: Bytes) -> FileCell {
+    FileCell { order, block_bytes, span_bytes, passes: 2, ..cell(arm) }
 }
 
 /// The cells of a calibration.
-fn cells(folios: FolioClass) -> Vec<Cell> {
+fn cells(folios: FolioClass) -> Vec<FileCell> {
     let mut cells = Vec::new();
-    for (arm, order) in ARMS.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order))) {
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| AccessOrder::ALL.map(|order| (arm, order)))
+    {
         for block in [1, 4, 16, 256, 1024].map(Bytes::kib) {
             cells.push(base(arm, order, block, LARGE));
         }
@@ -148,14 +152,14 @@ fn cells(folios: FolioClass) -> Vec<Cell> {
             cells.push(base(arm, order, block, NEAR));
         }
         for (block, span) in [(2, LARGE), (16, LARGE), (256, LARGE), (16, NEAR)] {
-            cells.push(Cell { threads: 2, ..base(arm, order, Bytes::kib(block), span) });
+            cells.push(FileCell { threads: 2, ..base(arm, order, Bytes::kib(block), span) });
         }
         if folios != FolioClass::Piece {
             continue;
         }
         for block in [16, 256].map(Bytes::kib) {
-            let (passes, residency) = (1, Residency::Cold);
-            cells.push(Cell { passes, residency, ..base(arm, order, block, Bytes::mib(8)) });
+            let (passes, residency) = (1, CacheResidency::Cold);
+            cells.push(FileCell { passes, residency, ..base(arm, order, block, Bytes::mib(8)) });
         }
     }
     cells
@@ -164,9 +168,9 @@ fn cells(folios: FolioClass) -> Vec<Cell> {
 fn files(mut off: impl FnMut() -> f64) -> Vec<FileReadings> {
     let truth = truth();
     let mut readings_of_file = |folios| {
-        let point = |cell: Cell| {
+        let point = |cell: FileCell| {
             let samples = vec![sample(&truth, &cell, folios, &mut off)];
-            Point { samples, ..Point::new(cell) }
+            FilePoint { samples, ..FilePoint::new(cell) }
         };
         let mut readings = readings(cells(folios).into_iter().map(point).collect());
         readings.cpus = vec![0, 1];
@@ -176,13 +180,13 @@ fn files(mut off: impl FnMut() -> f64) -> Vec<FileReadings> {
 }
 
 /// Demands and files that no calibration has read.
-fn unseen() -> Vec<(Arm, Demand, FileState)> {
+fn unseen() -> Vec<(ReadWay, ReadDemand, FileState)> {
     let mut rng = Rng::new(11);
     let mut draw = |_| {
         let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
         let block_bytes = Bytes(512 << rng.below(12));
-        let demand = Demand {
-            order: Order::ALL[pick(&mut rng, 2)],
+        let demand = ReadDemand {
+            order: AccessOrder::ALL[pick(&mut rng, 2)],
             block_bytes,
             passes: 1 + pick(&mut rng, 5) as u32,
             threads: 1 + pick(&mut rng, 2) as u32,
@@ -196,7 +200,7 @@ fn unseen() -> Vec<(Arm, Demand, FileState)> {
 
 fn errors(found: &Calibration) -> Vec<f64> {
     let truth = truth();
-    let off = |(arm, demand, state): &(Arm, Demand, FileState)| {
+    let off = |(arm, demand, state): &(ReadWay, ReadDemand, FileState)| {
         let of = |c: &Calibration| c.forecast(*arm, demand, state).unwrap().total_ns;
         (of(found) / of(&truth) - 1.0).abs()
     };
@@ -227,9 +231,10 @@ fn noise_and_strays_do_not_carry_over() {
 #[test]
 fn what_is_not_cached_is_recovered() {
     let found = calibrate(&files(|| 1.0), occasion()).unwrap();
-    let demand = |block_bytes| Demand { order: Order::Random, block_bytes, passes: 2, threads: 1 };
+    let demand =
+        |block_bytes| ReadDemand { order: AccessOrder::Random, block_bytes, passes: 2, threads: 1 };
     let half = FileState { cached_share: 0.5, ..FileState::cached(LARGE, FolioClass::Piece) };
-    for arm in [Arm::Pread, Arm::Place] {
+    for arm in [ReadWay::Pread, ReadWay::Place] {
         for block in [4, 128].map(Bytes::kib) {
             let of =
                 |c: &Calibration| c.forecast(arm, &demand(block), &half).unwrap().parts.device_ns;
@@ -244,8 +249,8 @@ fn cells_for_which_there_was_no_time_are_counted() {
     let mut some = files(|| 1.0);
     for point in some.iter_mut().flat_map(|readings_of_file| &mut readings_of_file.readings.points)
     {
-        let is_cold = point.cell.residency == Residency::Cold;
-        if is_cold || point.cell.block_bytes == Bytes::kib(1) || point.cell.arm == Arm::Uring {
+        let is_cold = point.cell.residency == CacheResidency::Cold;
+        if is_cold || point.cell.block_bytes == Bytes::kib(1) || point.cell.arm == ReadWay::Uring {
             point.samples.clear();
         }
     }
@@ -259,12 +264,16 @@ fn how_cpus_share_is_recovered() {
     let found = calibrate(&files(|| 1.0), occasion()).unwrap();
     assert_eq!(found.sharing.len(), ARMS.len() * 4);
     let of = |arm| found.sharing.iter().find(|s| s.arm == arm).unwrap();
-    assert!((of(Arm::Map).first_share - 0.8).abs() < 0.05, "{:?}", of(Arm::Map));
-    let work =
-        Demand { order: Order::Sequential, block_bytes: Bytes::kib(64), passes: 1, threads: 2 };
-    let work = Work { demand: &work, span_bytes: LARGE, folios: FolioClass::Huge };
-    let one = found.pass_ns(Arm::Place, work).unwrap();
-    let known = truth().pass_ns(Arm::Place, work).unwrap();
+    assert!((of(ReadWay::Map).first_share - 0.8).abs() < 0.05, "{:?}", of(ReadWay::Map));
+    let work = ReadDemand {
+        order: AccessOrder::Sequential,
+        block_bytes: Bytes::kib(64),
+        passes: 1,
+        threads: 2,
+    };
+    let work = SpanDemand { demand: &work, span_bytes: LARGE, folios: FolioClass::Huge };
+    let one = found.pass_ns(ReadWay::Place, work).unwrap();
+    let known = truth().pass_ns(ReadWay::Place, work).unwrap();
     assert!((one.0 + one.1) / (known.0 + known.1) < 1.01);
 }
 
@@ -273,21 +282,21 @@ fn cells_that_did_other_work_are_left_out() {
     let mut some = files(|| 1.0);
     for point in some.iter_mut().flat_map(|readings_of_file| &mut readings_of_file.readings.points)
     {
-        if point.cell.arm == Arm::Uring {
+        if point.cell.arm == ReadWay::Uring {
             point.samples.iter_mut().for_each(|sample| sample.ledger.checksum += 1);
         }
     }
     let found = calibrate(&some, occasion()).unwrap();
     let (_, demand, state) = &unseen()[0];
-    assert!(found.forecast(Arm::Uring, demand, state).is_none());
+    assert!(found.forecast(ReadWay::Uring, demand, state).is_none());
     assert!(found.missed_share == 0.0, "they are not had here, which is no lack of time");
-    assert!(found.forecast(Arm::Pread, demand, state).is_some());
+    assert!(found.forecast(ReadWay::Pread, demand, state).is_some());
     assert!(calibrate(&[], occasion()).is_none());
 }
 
-fn choice(arms: &[Arm], demand: Demand) -> Choice {
+fn choice(arms: &[ReadWay], demand: ReadDemand) -> ReadChoice {
     let state = FileState::cached(Bytes::mib(256), FolioClass::Piece);
-    Choice {
+    ReadChoice {
         path: "big.db".to_owned(),
         demand,
         forecasts: truth().forecasts(arms, &demand, &state),
@@ -305,13 +314,17 @@ fn choice(arms: &[Arm], demand: Demand) -> Choice {
 
 #[test]
 fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
-    let demand =
-        Demand { order: Order::Sequential, block_bytes: Bytes::kib(4), passes: 8, threads: 1 };
+    let demand = ReadDemand {
+        order: AccessOrder::Sequential,
+        block_bytes: Bytes::kib(4),
+        passes: 8,
+        threads: 1,
+    };
     let sentences = reasons(&choice(&ARMS, demand));
     assert!(sentences[0].starts_with("A mapping used in place should take "), "{sentences:?}");
     assert!(sentences[0].contains("the next best, a "), "{sentences:?}");
     assert!(sentences[1].starts_with("Its time: ") && sentences[1].contains("with pread():"));
-    let two = [Arm::Map, Arm::MapPopulate];
+    let two = [ReadWay::Map, ReadWay::MapPopulate];
     let sentences = reasons(&choice(&two, demand));
     assert_eq!(sentences.len(), 2, "no calls to set beside it, but a rival: {sentences:?}");
     assert!(sentences[1].starts_with("No clear winner: "), "{sentences:?}");
@@ -319,7 +332,7 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
     let mut measured = choice(&two, demand);
     let took = measured.forecasts.iter().enumerate();
     measured.trials = took
-        .map(|(nth, forecast)| Trial {
+        .map(|(nth, forecast)| ReadTrial {
             arm: forecast.arm,
             total_ns: vec![Nanos::from_f64(forecast.total_ns * [1.2, 0.9][nth]); 3],
             refused: None,
@@ -330,7 +343,7 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
     assert!(last.ends_with("the median error of the forecasts for 2 ways is 14%."), "{last}");
     measured.trials.truncate(1);
     assert!(reasons(&measured).pop().unwrap().contains("nothing was faster"));
-    let only = reasons(&choice(&[Arm::Uring], demand));
+    let only = reasons(&choice(&[ReadWay::Uring], demand));
     assert!(only[0].ends_with("no other way was requested."), "{only:?}");
     assert!(reasons(&choice(&[], demand))[0].starts_with("No choice"));
 }
@@ -338,7 +351,7 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
 #[test]
 fn cells_measured_twice_say_how_far_times_may_be_off() {
     let of = |pass: Nanos, sys: Nanos| {
-        let mut point = reading(cell(Arm::Pread), pass, 5);
+        let mut point = reading(cell(ReadWay::Pread), pass, 5);
         point.samples.iter_mut().for_each(|sample| sample.sys_ns = sys);
         readings(vec![point])
     };
@@ -355,9 +368,9 @@ fn cells_measured_twice_say_how_far_times_may_be_off() {
     assert!(trial_error(&busy, &busy).is_some_and(|off| off > 0.9));
     assert!(waited_share(&busy).is_some_and(|share| share > 0.9));
     assert_eq!(trial_error(&readings(Vec::new()), &quiet), waited_share(&quiet));
-    let mut choice = choice(&[Arm::Pread], unseen()[0].1);
+    let mut choice = choice(&[ReadWay::Pread], unseen()[0].1);
     let total_ns = vec![Nanos::from_f64(choice.forecasts[0].total_ns); 3];
-    choice.trials = vec![Trial { arm: Arm::Pread, total_ns, refused: None }];
+    choice.trials = vec![ReadTrial { arm: ReadWay::Pread, total_ns, refused: None }];
     choice.trial_error_share = Some(0.34);
     let last = reasons(&choice).pop().unwrap();
     assert!(last.ends_with("By cells measured twice, measured times may be off by 34%."), "{last}");

@@ -7,18 +7,18 @@
 //! them back (munmap, heap trim, MADV_DONTNEED), as many as it gave back, and after that, in a tree
 //! of processes, copies of pages shared by fork. The sum is always the number that was counted.
 
-use super::typical::Typical;
-use super::{Estimate, counted, micros};
+use super::typical::TypicalRun;
+use super::{CostEstimate, counted, micros};
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{Look, ProcessSeen, Traced};
+use pagewise_model::look::{LookFindings, TracedLook, TracedProcess};
 use pagewise_model::machine::Machine;
 use pagewise_model::measured::Measured;
-use pagewise_model::price::Prices;
+use pagewise_model::price::PagePrices;
 use pagewise_model::{Bytes, PageSize};
 
 /// Minor faults by kind.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Split {
+pub(super) struct MinorFaultSplit {
     /// First touches of anonymous base pages.
     pub(super) anon: f64,
     /// Of `anon`, pages that had been given back before.
@@ -32,23 +32,23 @@ pub(super) struct Split {
 }
 
 pub(super) fn estimate(
-    look: &Look,
-    run: &Typical,
-    prices: &Prices,
+    look: &LookFindings,
+    run: &TypicalRun,
+    prices: &PagePrices,
     machine: &Machine,
-) -> Vec<Estimate> {
+) -> Vec<CostEstimate> {
     let huge_page = machine.huge_page_bytes.known().copied().unwrap_or(PageSize::PMD_2M);
     let traced = look.traced.known();
     let split = match traced {
         Some(traced) => split(traced, run, prices, machine.base_page_bytes, huge_page),
-        None => Split { anon: run.minor_faults, ..Split::default() },
+        None => MinorFaultSplit { anon: run.minor_faults, ..MinorFaultSplit::default() },
     };
     let pages_per_huge = (huge_page.bytes() / machine.base_page_bytes.bytes().max(1)) as f64;
     let mut estimates = anonymous(&split, prices, pages_per_huge, traced.is_none());
     let plain = |kind, count: f64, price: f64| {
         (count > 0.0).then(|| {
             let evidence = format!("{} x {}", counted(count, "fault"), micros(price));
-            Estimate::priced(kind, count * price, evidence)
+            CostEstimate::priced(kind, count * price, evidence)
         })
     };
     let file_ns = prices.file_fault_ns.median;
@@ -59,7 +59,7 @@ pub(super) fn estimate(
                 few if few < 1.0 => String::new(),
                 many => format!(", {many:.0} of them on pages that a fork had shared"),
             };
-            Estimate { evidence: cow.evidence + &shared, ..cow }
+            CostEstimate { evidence: cow.evidence + &shared, ..cow }
         },
     ));
     // The CPU part of a major fault: the fault itself and the switch away and back.
@@ -69,13 +69,13 @@ pub(super) fn estimate(
 }
 
 pub(super) fn split(
-    traced: &Traced,
-    run: &Typical,
-    prices: &Prices,
+    traced: &TracedLook,
+    run: &TypicalRun,
+    prices: &PagePrices,
     base_page: PageSize,
     huge_page: PageSize,
-) -> Split {
-    let sum = |size: fn(&ProcessSeen) -> Bytes| {
+) -> MinorFaultSplit {
+    let sum = |size: fn(&TracedProcess) -> Bytes| {
         traced.processes.iter().map(|p| size(p).0 as f64).sum::<f64>()
     };
     let page = base_page.bytes() as f64;
@@ -110,10 +110,15 @@ pub(super) fn split(
     let shared = if has_forked || traced.processes.len() > 1 { left } else { 0.0 };
     cow += shared;
     anon += left - shared;
-    Split { anon, again, huge, cow, shared, file }
+    MinorFaultSplit { anon, again, huge, cow, shared, file }
 }
 
-fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool) -> Vec<Estimate> {
+fn anonymous(
+    split: &MinorFaultSplit,
+    prices: &PagePrices,
+    pages_per_huge: f64,
+    untraced: bool,
+) -> Vec<CostEstimate> {
     let fault_ns = prices.anon_fault_ns.median;
     let zero_ns = prices.zero_page_ns.median.clamp(0.0, fault_ns);
     let huge_ns = prices.huge_fault_ns.known().map_or(0.0, |m: &Measured| m.median);
@@ -136,11 +141,11 @@ fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool
         if untraced {
             evidence += ", all counted as anonymous: the program was not traced";
         }
-        estimates.push(Estimate::priced(CostKind::AnonFaults, ns, evidence));
+        estimates.push(CostEstimate::priced(CostKind::AnonFaults, ns, evidence));
         let zeroing = split.anon * zero_ns + split.huge * huge_zero_ns;
         let pages = split.anon + split.huge * pages_per_huge;
         let evidence = format!("{} x {}", counted(pages, "page"), micros(zero_ns));
-        estimates.push(Estimate::priced(CostKind::Zeroing, zeroing, evidence));
+        estimates.push(CostEstimate::priced(CostKind::Zeroing, zeroing, evidence));
     }
     estimates
 }

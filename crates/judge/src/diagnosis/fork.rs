@@ -4,14 +4,18 @@
 //! waits. Counted are the anonymous pages resident at each fork of the look, less the share that was on huge
 //! pages at the end: there one entry covers 512 pages. vfork and posix_spawn copy none.
 
-use super::{Estimate, counted, micros};
+use super::{CostEstimate, counted, micros};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::{Look, ProcessSeen};
+use pagewise_model::look::{LookFindings, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::Prices;
+use pagewise_model::price::PagePrices;
 
-pub(super) fn estimate(look: &Look, prices: &Prices, machine: &Machine) -> Option<Estimate> {
+pub(super) fn estimate(
+    look: &LookFindings,
+    prices: &PagePrices,
+    machine: &Machine,
+) -> Option<CostEstimate> {
     let (traced, price) = (look.traced.known()?, prices.fork_page_ns.known()?.median);
     let page = machine.base_page_bytes.bytes() as f64;
     let entries: f64 = traced.processes.iter().map(|p| small_bytes(p) / page).sum();
@@ -27,11 +31,11 @@ pub(super) fn estimate(look: &Look, prices: &Prices, machine: &Machine) -> Optio
         micros(price)
     );
     (forks > 0 && entries >= 1.0)
-        .then(|| Estimate::priced(CostKind::Fork, entries * price, evidence))
+        .then(|| CostEstimate::priced(CostKind::Fork, entries * price, evidence))
 }
 
 /// What forks of a process copied entries of base pages for.
-fn small_bytes(process: &ProcessSeen) -> f64 {
+fn small_bytes(process: &TracedProcess) -> f64 {
     let huge = process.anon_huge_bytes.0 as f64 / process.anon_bytes.0.max(1) as f64;
     process.forked_bytes.0 as f64 * (1.0 - huge.clamp(0.0, 1.0))
 }

@@ -20,43 +20,45 @@ mod transfer;
 mod translation;
 mod typical;
 
-use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
-use pagewise_model::look::Look;
+use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis, PageCost};
+use pagewise_model::look::LookFindings;
 use pagewise_model::machine::Machine;
-use pagewise_model::price::Prices;
+use pagewise_model::price::PagePrices;
 use pagewise_model::{Fact, Nanos};
 pub(crate) use recorded::recording_ns;
-use second_opinion::Sorted;
+use second_opinion::ActivitySamples;
 pub(crate) use second_opinion::disagree;
-use typical::{Typical, calmest_share, noise_share};
+use typical::{TypicalRun, calmest_share, noise_share};
 
 /// One cost before bounds and shares.
 #[derive(Debug, Clone, PartialEq)]
-struct Estimate {
+struct CostEstimate {
     kind: CostKind,
     ns: f64,
-    basis: Basis,
+    basis: CostBasis,
     evidence: String,
 }
 
-impl Estimate {
+impl CostEstimate {
     fn priced(kind: CostKind, ns: f64, evidence: String) -> Self {
-        Self { kind, ns, basis: Basis::CountsTimesPrice, evidence }
+        Self { kind, ns, basis: CostBasis::CountsTimesPrice, evidence }
     }
 }
 
 /// What page work costs the program that `look` saw, at `prices`, on `machine`.
 #[must_use]
-pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
+pub fn diagnose(look: &LookFindings, prices: &PagePrices, machine: &Machine) -> Diagnosis {
     let recording_ns = recording_ns(look);
-    let Some(run) = Typical::from_runs(&look.runs).map(|run| run.without_recording(recording_ns))
+    let Some(run) =
+        TypicalRun::from_runs(&look.runs).map(|run| run.without_recording(recording_ns))
     else {
         return not_run();
     };
     let (samples, kernel_time) = match &look.samples {
-        Fact::Known(all) => {
-            (Fact::Known(Sorted::from_samples(all)), Fact::Known(second_opinion::kernel_time(all)))
-        }
+        Fact::Known(all) => (
+            Fact::Known(ActivitySamples::from_samples(all)),
+            Fact::Known(second_opinion::kernel_time(all)),
+        ),
         Fact::Missing(why) => (Fact::Missing(why.clone()), Fact::Missing(why.clone())),
     };
     let priced = faults::estimate(look, &run, prices, machine);
@@ -79,7 +81,7 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     let ceiling_share = share(widened, run.wall_ns * calmest_share(&look.runs));
     estimates.retain(|e| e.ns.round() >= 1.0);
     let costs = costs(&estimates, &run, &samples);
-    let opinion = second_opinion::Opinion { samples: &samples, recording_ns };
+    let opinion = second_opinion::SampleOpinion { samples: &samples, recording_ns };
     let mut disagreements = opinion.disagreements(&costs, run.cpu_ns());
     disagreements.extend(said);
     let not_in_ceiling = not_seen(look);
@@ -98,12 +100,12 @@ fn not_run() -> Diagnosis {
 }
 
 /// Costs that are entirely unknown: not even that they are small.
-fn not_seen(look: &Look) -> Vec<String> {
+fn not_seen(look: &LookFindings) -> Vec<String> {
     let has_bytes = look.runs.iter().all(|run| run.read_bytes.is_some());
     (!has_bytes).then(|| "copies".to_owned()).into_iter().collect()
 }
 
-fn total(estimates: &[Estimate]) -> f64 {
+fn total(estimates: &[CostEstimate]) -> f64 {
     estimates.iter().map(|e| e.ns).sum()
 }
 
@@ -112,7 +114,7 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 && part > 0.0 { (part / whole).min(1.0) } else { 0.0 }
 }
 
-fn bound_by_system_time(estimates: &mut [Estimate], sys_ns: f64) {
+fn bound_by_system_time(estimates: &mut [CostEstimate], sys_ns: f64) {
     let sum = total(estimates);
     if sum <= sys_ns {
         return;
@@ -123,11 +125,15 @@ fn bound_by_system_time(estimates: &mut [Estimate], sys_ns: f64) {
     }
 }
 
-fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Sorted>) -> Vec<Cost> {
+fn costs(
+    estimates: &[CostEstimate],
+    run: &TypicalRun,
+    samples: &Fact<ActivitySamples>,
+) -> Vec<PageCost> {
     let kinds: Vec<CostKind> = estimates.iter().map(|e| e.kind).collect();
-    let mut costs: Vec<Cost> = estimates
+    let mut costs: Vec<PageCost> = estimates
         .iter()
-        .map(|e| Cost {
+        .map(|e| PageCost {
             kind: e.kind,
             cost_ns: Nanos::from_f64(e.ns),
             time_share: match e.kind {
@@ -145,10 +151,10 @@ fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Sorted>) -> Vec<C
 
 /// System time that faults took above their price. The host charged it for backing memory.
 fn host_share(
-    run: &Typical,
+    run: &TypicalRun,
     fault_ns: f64,
     other_ns: f64,
-    prices: &Prices,
+    prices: &PagePrices,
     machine: &Machine,
 ) -> Fact<f64> {
     if machine.hypervisor.is_none() {

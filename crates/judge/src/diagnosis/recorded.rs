@@ -13,13 +13,13 @@
 //! evidence contains the result of each way. If the sums differ by more than a fifth, a sentence says so.
 
 use super::second_opinion::{TOLERANCE, disagree};
-use super::typical::Typical;
-use super::{Estimate, counted, micros};
+use super::typical::TypicalRun;
+use super::{CostEstimate, counted, micros};
 use pagewise_model::Nanos;
-use pagewise_model::diagnosis::{Basis, CostKind};
-use pagewise_model::fault::Tally;
-use pagewise_model::look::{Look, TimedFaults};
-use pagewise_model::price::Prices;
+use pagewise_model::diagnosis::{CostBasis, CostKind};
+use pagewise_model::fault::FaultTally;
+use pagewise_model::look::{LookFindings, TimedFaults};
+use pagewise_model::price::PagePrices;
 
 /// The groups that the recorder can separate, and the priced kinds in each.
 const GROUPS: [(CostKind, &[CostKind]); 3] = [
@@ -29,20 +29,20 @@ const GROUPS: [(CostKind, &[CostKind]); 3] = [
 ];
 
 /// CPU time that recording took in the runs that `look` shows.
-pub(crate) fn recording_ns(look: &Look) -> f64 {
+pub(crate) fn recording_ns(look: &LookFindings) -> f64 {
     let shown = look.faults.known().filter(|faults| faults.in_shown_run);
     shown.map_or(0.0, |faults| faults.recording_ns().0 as f64)
 }
 
 /// The estimates with recorded times in place of prices, and the sentences about them.
 pub(super) fn replace(
-    priced: Vec<Estimate>,
-    look: &Look,
-    run: &Typical,
-    prices: &Prices,
-) -> (Vec<Estimate>, Option<String>) {
+    priced: Vec<CostEstimate>,
+    look: &LookFindings,
+    run: &TypicalRun,
+    prices: &PagePrices,
+) -> (Vec<CostEstimate>, Option<String>) {
     let Some(timed) = look.faults.known() else { return (priced, None) };
-    let recorded = Recorded::new(timed, run, prices, &priced);
+    let recorded = RecordedFaultTimes::new(timed, run, prices, &priced);
     let (by_price, by_record) = (recorded.priced_ns(), recorded.total_ns());
     let [reported, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
     if by_record > run.sys_ns * (1.0 + TOLERANCE) {
@@ -54,7 +54,7 @@ pub(super) fn replace(
     let said = disagree(by_price, by_record, run.cpu_ns())
         .then(|| format!("faults: {reported} as timed, {counted} by counts and prices"));
     let kept = priced.iter().filter(|e| !is_replaced(e.kind)).cloned();
-    let mut estimates: Vec<Estimate> = kept.collect();
+    let mut estimates: Vec<CostEstimate> = kept.collect();
     estimates.extend(GROUPS.iter().flat_map(|group| recorded.estimates(group)));
     (estimates, said)
 }
@@ -63,9 +63,9 @@ fn is_replaced(kind: CostKind) -> bool {
     GROUPS.iter().any(|(_, members)| members.contains(&kind))
 }
 
-struct Recorded<'a> {
+struct RecordedFaultTimes<'a> {
     timed: &'a TimedFaults,
-    priced: &'a [Estimate],
+    priced: &'a [CostEstimate],
     /// The extra latency of recording, minus the parts of a price that a latency does not contain. May be
     /// negative.
     bias_ns: f64,
@@ -75,8 +75,13 @@ struct Recorded<'a> {
     unseen_ns: f64,
 }
 
-impl<'a> Recorded<'a> {
-    fn new(timed: &'a TimedFaults, run: &Typical, prices: &Prices, priced: &'a [Estimate]) -> Self {
+impl<'a> RecordedFaultTimes<'a> {
+    fn new(
+        timed: &'a TimedFaults,
+        run: &TypicalRun,
+        prices: &PagePrices,
+        priced: &'a [CostEstimate],
+    ) -> Self {
         let counted = run.minor_faults + run.major_faults;
         let mut all = Self {
             timed,
@@ -89,9 +94,9 @@ impl<'a> Recorded<'a> {
         all
     }
 
-    fn tally(&self, kind: CostKind) -> Tally {
+    fn tally(&self, kind: CostKind) -> FaultTally {
         let found = self.timed.by_cost.iter().find(|group| group.kind == kind);
-        found.map_or_else(Tally::default, |group| group.tally)
+        found.map_or_else(FaultTally::default, |group| group.tally)
     }
 
     /// Time of the faults of `kind` without the recorder.
@@ -115,14 +120,14 @@ impl<'a> Recorded<'a> {
     }
 
     /// The time of one group, shared among its kinds as prices share it.
-    fn estimates(&self, (kind, members): &(CostKind, &[CostKind])) -> Vec<Estimate> {
-        let priced: Vec<&Estimate> =
+    fn estimates(&self, (kind, members): &(CostKind, &[CostKind])) -> Vec<CostEstimate> {
+        let priced: Vec<&CostEstimate> =
             self.priced.iter().filter(|e| members.contains(&e.kind)).collect();
         let sum: f64 = priced.iter().map(|e| e.ns).sum();
         let ns = self.group_ns(*kind);
         let timed = |kind, ns| {
             let evidence = self.evidence(members, sum);
-            Estimate { kind, ns, basis: Basis::Timed, evidence }
+            CostEstimate { kind, ns, basis: CostBasis::Timed, evidence }
         };
         if sum > 0.0 {
             priced.iter().map(|e| timed(e.kind, ns * e.ns / sum)).collect()

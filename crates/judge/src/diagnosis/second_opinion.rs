@@ -7,27 +7,28 @@
 //! mapping are compared together. Wake-ups are not compared: their price is the time until the other side
 //! runs, while samples show only the CPU time around it.
 
-use super::{Estimate, counted};
+use super::{CostEstimate, counted};
 use crate::activity::{self, MAPPING_COSTS};
-use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, KernelTime};
-use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, UserSamples};
+use pagewise_model::diagnosis::{CostBasis, CostKind, KernelActivity, KernelTime, PageCost};
+use pagewise_model::look::{CpuSamples, UNKNOWN_SYMBOL, UserSamples};
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
 const COPIES: &[CostKind] = &[CostKind::PipeCopies, CostKind::FileCopies];
-const FAULTING: &[Activity] = &[Activity::Fault, Activity::Zeroing, Activity::MapUnmap];
+const FAULTING: &[KernelActivity] =
+    &[KernelActivity::Fault, KernelActivity::Zeroing, KernelActivity::MapUnmap];
 
 /// Which kinds share which activities.
-const SHOWN_AS: &[(&[Activity], &[CostKind])] = &[
-    (&[Activity::Copy], COPIES),
+const SHOWN_AS: &[(&[KernelActivity], &[CostKind])] = &[
+    (&[KernelActivity::Copy], COPIES),
     (FAULTING, MAPPING_COSTS),
-    (&[Activity::Wakeup], &[CostKind::Wakeups]),
-    (&[Activity::Reclaim], &[CostKind::Reclaim]),
+    (&[KernelActivity::Wakeup], &[CostKind::Wakeups]),
+    (&[KernelActivity::Reclaim], &[CostKind::Reclaim]),
 ];
 
 /// Sums that must agree: name, activities, kinds.
-const COMPARED: &[(&str, &[Activity], &[CostKind])] = &[
-    ("copies", &[Activity::Copy], COPIES),
+const COMPARED: &[(&str, &[KernelActivity], &[CostKind])] = &[
+    ("copies", &[KernelActivity::Copy], COPIES),
     ("faults, zeroing and mapping", FAULTING, MAPPING_COSTS),
 ];
 
@@ -44,31 +45,31 @@ const MOST_SYMBOLS: usize = 12;
 
 /// Samples sorted into activities.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sorted {
-    counts: BTreeMap<Activity, u64>,
+pub(super) struct ActivitySamples {
+    counts: BTreeMap<KernelActivity, u64>,
     period_ns: Nanos,
 }
 
-impl Sorted {
-    pub(super) fn from_samples(samples: &Samples) -> Self {
+impl ActivitySamples {
+    pub(super) fn from_samples(samples: &CpuSamples) -> Self {
         let mut counts = activity::sort(samples);
-        if let Some(faults) = counts.get_mut(&Activity::Fault) {
+        if let Some(faults) = counts.get_mut(&KernelActivity::Fault) {
             *faults = faults.saturating_sub(activity::pinned(samples));
         }
         Self { counts, period_ns: samples.period_ns }
     }
 
-    fn count(&self, activities: &[Activity]) -> u64 {
+    fn count(&self, activities: &[KernelActivity]) -> u64 {
         activities.iter().filter_map(|a| self.counts.get(a)).sum()
     }
 
-    fn ns(&self, activities: &[Activity]) -> f64 {
+    fn ns(&self, activities: &[KernelActivity]) -> f64 {
         self.count(activities) as f64 * self.period_ns.0 as f64
     }
 }
 
 /// Where the samples fell, as shares of all of them.
-pub(super) fn kernel_time(samples: &Samples) -> KernelTime {
+pub(super) fn kernel_time(samples: &CpuSamples) -> KernelTime {
     let share = |count: u64| super::share(count as f64, samples.total() as f64);
     let mut leaves: BTreeMap<&str, u64> = BTreeMap::new();
     for stack in &samples.stacks {
@@ -85,7 +86,11 @@ pub(super) fn kernel_time(samples: &Samples) -> KernelTime {
 }
 
 /// The sampled time of `kind`, where `present` are the kinds that the program pays.
-pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorted>) -> Fact<Nanos> {
+pub(super) fn sampled(
+    kind: CostKind,
+    present: &[CostKind],
+    samples: &Fact<ActivitySamples>,
+) -> Fact<Nanos> {
     if kind == CostKind::Malloc {
         return Fact::missing("it is from samples already");
     }
@@ -108,21 +113,26 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
 }
 
 /// The allocator's work in user mode. Only samples show it.
-pub(super) fn malloc(user: &Fact<UserSamples>, user_ns: f64) -> Option<Estimate> {
+pub(super) fn malloc(user: &Fact<UserSamples>, user_ns: f64) -> Option<CostEstimate> {
     let UserSamples { all, malloc } = *user.known()?;
     let part = super::share(malloc as f64, all as f64);
     let evidence = format!("{malloc} of {} in user mode", counted(all as f64, "sample"));
-    let (kind, ns, basis) = (CostKind::Malloc, part * user_ns, Basis::Samples);
-    (part >= LEAST_OF_USER).then_some(Estimate { kind, ns, basis, evidence })
+    let (kind, ns, basis) = (CostKind::Malloc, part * user_ns, CostBasis::Samples);
+    (part >= LEAST_OF_USER).then_some(CostEstimate { kind, ns, basis, evidence })
 }
 
 /// Reclaim has no unit price: samples are the only evidence.
-pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
+pub(super) fn reclaim(samples: &Fact<ActivitySamples>) -> Option<CostEstimate> {
     let samples = samples.known()?;
-    let count = samples.count(&[Activity::Reclaim]);
+    let count = samples.count(&[KernelActivity::Reclaim]);
     let evidence = format!("{} x {}", counted(count as f64, "sample"), samples.period_ns);
-    let ns = samples.ns(&[Activity::Reclaim]);
-    (count > 0).then_some(Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
+    let ns = samples.ns(&[KernelActivity::Reclaim]);
+    (count > 0).then_some(CostEstimate {
+        kind: CostKind::Reclaim,
+        ns,
+        basis: CostBasis::Samples,
+        evidence,
+    })
 }
 
 /// Two estimates of one cost differ by more than can be let pass, in a program of this CPU time.
@@ -133,19 +143,19 @@ pub(crate) fn disagree(counted: f64, sampled: f64, cpu_ns: f64) -> bool {
 
 /// What samples say, of a run in which the recording of faults took so much.
 #[derive(Debug)]
-pub(super) struct Opinion<'a> {
-    pub(super) samples: &'a Fact<Sorted>,
+pub(super) struct SampleOpinion<'a> {
+    pub(super) samples: &'a Fact<ActivitySamples>,
     pub(super) recording_ns: f64,
 }
 
-impl Opinion<'_> {
+impl SampleOpinion<'_> {
     /// One sentence for each sum whose costs and samples differ by more than a fifth.
-    pub(super) fn disagreements(&self, costs: &[Cost], cpu_ns: f64) -> Vec<String> {
+    pub(super) fn disagreements(&self, costs: &[PageCost], cpu_ns: f64) -> Vec<String> {
         let Some(samples) = self.samples.known() else { return Vec::new() };
-        let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {
+        let compare = |(name, activities, kinds): &(&str, &[KernelActivity], &[CostKind])| {
             let of_kinds = || costs.iter().filter(|c| kinds.contains(&c.kind));
             let reported: f64 = of_kinds().map(|c| c.cost_ns.0 as f64).sum();
-            let is_timed = of_kinds().any(|c| c.basis == Basis::Timed);
+            let is_timed = of_kinds().any(|c| c.basis == CostBasis::Timed);
             let way = if is_timed { "as timed" } else { "by counts and prices" };
             // Recording is done within the fault.
             let own = if *kinds == MAPPING_COSTS { self.recording_ns } else { 0.0 };

@@ -6,18 +6,22 @@
 //! size. All other bytes are file data, in transfers of the mean call size. A voluntary context switch is one
 //! wake-up: the program stopped and was woken.
 
-use super::typical::Typical;
-use super::{Estimate, counted, micros};
+use super::typical::TypicalRun;
+use super::{CostEstimate, counted, micros};
 use pagewise_model::Bytes;
-use pagewise_model::diagnosis::{Basis, CostKind};
-use pagewise_model::look::{Look, MapChurn, PipeSeen};
+use pagewise_model::diagnosis::{CostBasis, CostKind};
+use pagewise_model::look::{LookFindings, MapChurn, PipeSeen};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::{Prices, TransferPoint};
+use pagewise_model::price::{PagePrices, TransferPoint};
 
 /// Bytes of a KiB.
 const KIB: f64 = 1024.0;
 
-pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estimate> {
+pub(super) fn estimate(
+    look: &LookFindings,
+    run: &TypicalRun,
+    prices: &PagePrices,
+) -> Vec<CostEstimate> {
     let traced = look.traced.known();
     let has_pipes = traced.is_some_and(|t| t.pipes.iter().any(is_inside));
     let piped = if has_pipes { run.read_bytes.min(run.written_bytes) } else { 0.0 };
@@ -25,7 +29,7 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estim
     let copies = |kind, bytes: f64, kib_ns: f64| {
         (bytes > 0.0 && kib_ns > 0.0).then(|| {
             let evidence = format!("{} x {} per KiB", Bytes(bytes as u64), micros(kib_ns));
-            Estimate::priced(kind, bytes / KIB * kib_ns, evidence)
+            CostEstimate::priced(kind, bytes / KIB * kib_ns, evidence)
         })
     };
     let mean_write = (run.write_calls > 0.0).then(|| run.written_bytes / run.write_calls);
@@ -64,7 +68,10 @@ fn is_inside(pipe: &PipeSeen) -> bool {
     !pipe.inherited && pipe.writers.iter().any(|w| pipe.readers.iter().any(|r| r != w))
 }
 
-fn map_unmap<'a>(churns: impl Iterator<Item = &'a MapChurn>, prices: &Prices) -> Option<Estimate> {
+fn map_unmap<'a>(
+    churns: impl Iterator<Item = &'a MapChurn>,
+    prices: &PagePrices,
+) -> Option<CostEstimate> {
     let calls: f64 = churns
         .map(|c| {
             let changes = c.brk_grow_calls + c.brk_shrink_calls + c.dontneed_calls;
@@ -74,11 +81,15 @@ fn map_unmap<'a>(churns: impl Iterator<Item = &'a MapChurn>, prices: &Prices) ->
     let call_ns = prices.map_unmap_ns.median / 2.0;
     (calls > 0.0).then(|| {
         let evidence = format!("{} x {}", counted(calls, "call"), micros(call_ns));
-        Estimate::priced(CostKind::MapUnmap, calls * call_ns, evidence)
+        CostEstimate::priced(CostKind::MapUnmap, calls * call_ns, evidence)
     })
 }
 
-pub(super) fn wakeups(run: &Typical, prices: &Prices, machine: &Machine) -> Option<Estimate> {
+pub(super) fn wakeups(
+    run: &TypicalRun,
+    prices: &PagePrices,
+    machine: &Machine,
+) -> Option<CostEstimate> {
     let same = prices.wakeup_same_ns.median;
     let (price, which) = match prices.wakeup_cross_ns.known() {
         Some(cross) if machine.cpus.len() > 1 => (cross.median, " between CPUs"),
@@ -90,6 +101,6 @@ pub(super) fn wakeups(run: &Typical, prices: &Prices, machine: &Machine) -> Opti
         // Waiting cannot take longer than the run. Only the number of wake-ups is counted. A wake-up that no
         // program waits for costs less.
         let ns = (count * price).min(run.wall_ns);
-        Estimate { kind: CostKind::Wakeups, ns, basis: Basis::UpperBound, evidence }
+        CostEstimate { kind: CostKind::Wakeups, ns, basis: CostBasis::UpperBound, evidence }
     })
 }

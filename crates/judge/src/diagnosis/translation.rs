@@ -4,21 +4,21 @@
 //! work, so this too measures time occupied more than time lost.
 //!
 //! Without: an upper bound, the number of walks times the time of one. The number is the rate at which a
-//! program starts to use pages other than those the smallest TLB keeps, from accessed bits ([`Footprint`]).
+//! program starts to use pages other than those the smallest TLB keeps, from accessed bits ([`FootprintGrowth`]).
 //! The part that continues on the next page, from single-stepped bursts, is subtracted: that entry lies
 //! beside the last one and is fetched ahead. The time of one is the difference between a dependent load on
 //! base pages and on huge pages (the chase of the price list). The set is as large as all memory that is not
-//! on huge pages, enlarged for what other data displaces ([`Jumps::equivalent`]). Independent loads overlap
+//! on huge pages, enlarged for what other data displaces ([`PageJumps::equivalent`]). Independent loads overlap
 //! and cost less, and so do smaller sets: an experiment with huge pages settles it. If neither was seen, user
 //! CPU time is the bound. Not in the bound: misses of the first-level TLB that the second level serves, at
 //! some cycles each.
 
-use super::Estimate;
-use super::typical::Typical;
+use super::CostEstimate;
+use super::typical::TypicalRun;
 use pagewise_model::Bytes;
-use pagewise_model::diagnosis::{Basis, CostKind};
-use pagewise_model::look::{AccessPattern, Footprint, Look, WalkCounts};
-use pagewise_model::price::{ChasePoint, Prices};
+use pagewise_model::diagnosis::{CostBasis, CostKind};
+use pagewise_model::look::{AccessPattern, FootprintGrowth, LookFindings, WalkCounts};
+use pagewise_model::price::{ChasePoint, PagePrices};
 
 /// With fewer instructions, the access pattern of a program is unknown. It may then access any page.
 const FEWEST_STEPPED: u64 = 1000;
@@ -28,20 +28,24 @@ const ALWAYS_REACHED: Bytes = Bytes::mib(4);
 /// Base pages must be slower than huge ones by this factor over some set for translation to count.
 const BEYOND_REACH: f64 = 1.10;
 
-pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Estimate> {
+pub(super) fn estimate(
+    look: &LookFindings,
+    run: &TypicalRun,
+    prices: &PagePrices,
+) -> Option<CostEstimate> {
     if let Some(walks) = look.walks.known() {
         return counted(walks, run);
     }
-    let curve = Curve::from_chase(&prices.chase);
+    let curve = LoadTimeCurve::from_chase(&prices.chase);
     let Some((pattern, footprint)) = seen(look).filter(|_| !curve.0.is_empty()) else {
         return by_user_time(Bytes(peak(look)), run, &curve);
     };
     let set = Bytes(peak(look).saturating_sub(pattern.jump_huge_bytes.0));
-    bound(footprint, &Jumps::from_pattern(pattern), set, run, &curve)
+    bound(footprint, &PageJumps::from_pattern(pattern), set, run, &curve)
 }
 
 /// The bound if the used pages were not seen: all user time goes into loads that are slower on base pages.
-fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
+fn by_user_time(set: Bytes, run: &TypicalRun, curve: &LoadTimeCurve) -> Option<CostEstimate> {
     if set.0 <= ALWAYS_REACHED.0 {
         return None;
     }
@@ -51,10 +55,10 @@ fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
         curve.reach()?;
         curve.0.iter().map(|(_, base, huge)| 1.0 - huge / base).fold(0.0, f64::max)
     };
-    Some(Estimate {
+    Some(CostEstimate {
         kind: CostKind::AddressTranslation,
         ns: share * run.user_ns,
-        basis: Basis::UpperBound,
+        basis: CostBasis::UpperBound,
         evidence: format!(
             "{:.0}% of user time, pages not seen; the heap-huge arm settles it",
             share * 100.0
@@ -63,14 +67,14 @@ fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
 }
 
 /// How a program comes from page to page.
-struct Jumps {
+struct PageJumps {
     /// Share of the new pages that are not next to one used before.
     share: f64,
     /// Memory accesses for each of them; infinite where too little is known.
     accesses: f64,
 }
 
-impl Jumps {
+impl PageJumps {
     fn from_pattern(pattern: &AccessPattern) -> Self {
         if pattern.instructions < FEWEST_STEPPED {
             return Self { share: 1.0, accesses: f64::INFINITY };
@@ -99,23 +103,23 @@ impl Jumps {
 }
 
 /// The pages used and their pattern, if the traced look saw both.
-fn seen(look: &Look) -> Option<(&AccessPattern, &Footprint)> {
+fn seen(look: &LookFindings) -> Option<(&AccessPattern, &FootprintGrowth)> {
     let traced = look.traced.known()?;
     traced.pattern.known().zip(traced.footprint.known())
 }
 
 /// Peak memory of the largest process.
-fn peak(look: &Look) -> u64 {
+fn peak(look: &LookFindings) -> u64 {
     look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0)
 }
 
-fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
+fn counted(walks: &WalkCounts, run: &TypicalRun) -> Option<CostEstimate> {
     let active = walks.data_walk_cycles.saturating_add(walks.code_walk_cycles);
     let share = super::share(active as f64, walks.cycles as f64);
-    (share > 0.0).then(|| Estimate {
+    (share > 0.0).then(|| CostEstimate {
         kind: CostKind::AddressTranslation,
         ns: share * run.user_ns,
-        basis: Basis::Counters,
+        basis: CostBasis::Counters,
         evidence: format!(
             "walks active in {} (data) + {} (code) of {} cycles",
             walks.data_walk_cycles, walks.code_walk_cycles, walks.cycles
@@ -126,12 +130,12 @@ fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
 /// The bound if the jumps among the new pages go anywhere in a `set` of base pages. The cost is at most that
 /// of a program that only does dependent loads there.
 fn bound(
-    footprint: &Footprint,
-    jumps: &Jumps,
+    footprint: &FootprintGrowth,
+    jumps: &PageJumps,
     set: Bytes,
-    run: &Typical,
-    curve: &Curve,
-) -> Option<Estimate> {
+    run: &TypicalRun,
+    curve: &LoadTimeCurve,
+) -> Option<CostEstimate> {
     if set.0 <= curve.reach()? {
         return None;
     }
@@ -139,10 +143,10 @@ fn bound(
     let walk_ns = (base_ns - huge_ns).max(0.0);
     let walks_per_ns = footprint.new_pages_per_ms / 1e6 * jumps.share;
     let ns = (walks_per_ns * walk_ns).min(super::share(walk_ns, base_ns)) * run.cpu_ns();
-    (ns > 0.0).then(|| Estimate {
+    (ns > 0.0).then(|| CostEstimate {
         kind: CostKind::AddressTranslation,
         ns,
-        basis: Basis::UpperBound,
+        basis: CostBasis::UpperBound,
         evidence: format!(
             "{:.0} new pages per ms, {}, x {walk_ns:.0} ns over {set}; the heap-huge arm settles it",
             footprint.new_pages_per_ms,
@@ -152,9 +156,9 @@ fn bound(
 }
 
 /// Load times over set sizes: (bytes, ns on base pages, ns on huge pages), ascending.
-struct Curve(Vec<(f64, f64, f64)>);
+struct LoadTimeCurve(Vec<(f64, f64, f64)>);
 
-impl Curve {
+impl LoadTimeCurve {
     fn from_chase(chase: &[ChasePoint]) -> Self {
         let mut points: Vec<(f64, f64, f64)> = chase
             .iter()

@@ -1,10 +1,10 @@
 //! The typical run: each quantity's median over the plain runs.
 
-use pagewise_model::usage::{Usage, typical};
+use pagewise_model::usage::{ProgramUsage, typical};
 
 /// Medians over the plain runs, times in ns, sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Typical {
+pub(super) struct TypicalRun {
     pub(super) wall_ns: f64,
     pub(super) user_ns: f64,
     pub(super) sys_ns: f64,
@@ -19,10 +19,10 @@ pub(super) struct Typical {
     pub(super) write_calls: f64,
 }
 
-impl Typical {
+impl TypicalRun {
     /// The medians of `runs`; `None` without a run.
-    pub(super) fn from_runs(runs: &[Usage]) -> Option<Self> {
-        let median = |value: fn(&Usage) -> u64| typical(runs, value);
+    pub(super) fn from_runs(runs: &[ProgramUsage]) -> Option<Self> {
+        let median = |value: fn(&ProgramUsage) -> u64| typical(runs, value);
         Some(Self {
             wall_ns: median(|r| r.wall_ns.0)?,
             user_ns: median(|r| r.user_ns.0)?,
@@ -55,14 +55,14 @@ impl Typical {
 }
 
 /// The wall time of the run that was disturbed least, as a share (0..1) of the median.
-pub(super) fn calmest_share(runs: &[Usage]) -> f64 {
+pub(super) fn calmest_share(runs: &[ProgramUsage]) -> f64 {
     let walls = || runs.iter().map(|run| run.wall_ns.0);
     let (least, median) = (walls().min().unwrap_or(0), typical(runs, |run| run.wall_ns.0));
     super::share(least as f64, median.unwrap_or(0.0))
 }
 
 /// By how much of itself CPU time varies over the runs, from the least to the most: 0 of one run.
-pub(super) fn noise_share(runs: &[Usage]) -> f64 {
+pub(super) fn noise_share(runs: &[ProgramUsage]) -> f64 {
     let all = || runs.iter().map(|run| run.cpu_ns().0);
     let (least, most) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
     super::share(most.saturating_sub(least) as f64, least as f64)

@@ -4,16 +4,16 @@
 //! counters of the threads at each call say how many faults were taken inside. Faults in the kernel that
 //! events may also have reported are then not added a second time.
 
-use super::Analysis;
+use super::FaultAnalysis;
 use pagewise_model::Fact;
-use pagewise_model::fault::{Account, CallKind, Ending};
+use pagewise_model::fault::{CallKind, FaultAccount, RecordingEnd};
 
 const NOT_FOLLOWED: &str = "system calls were not followed (--account)";
 const NOT_SEEN: &str = "needs kernel.perf_event_paranoid=1 or CAP_PERFMON";
 
-impl Analysis {
+impl FaultAnalysis {
     /// Of all that was taken in.
-    pub(super) fn account(&self, ending: &Ending) -> Account {
+    pub(super) fn account(&self, ending: &RecordingEnd) -> FaultAccount {
         let before_exec_faults = ending
             .exec
             .clone()
@@ -35,7 +35,7 @@ impl Analysis {
         let explained = known.saturating_add(self.user_served);
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let unexplained = |counted| signed(counted) - signed(explained);
-        Account {
+        FaultAccount {
             rusage_faults: ending.counted_faults.clone(),
             before_exec_faults,
             user_faults: self.user_served,
@@ -59,7 +59,7 @@ impl Analysis {
     }
 
     /// Faults recorded in the kernel but in no call that the counters cover.
-    fn outside_of_calls(&self, ending: &Ending) -> Fact<u64> {
+    fn outside_of_calls(&self, ending: &RecordingEnd) -> Fact<u64> {
         match &ending.calls {
             Fact::Missing(_) => Fact::missing(NOT_FOLLOWED),
             Fact::Known(_) if !self.sees.kernel => Fact::missing(NOT_SEEN),

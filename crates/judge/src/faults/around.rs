@@ -15,8 +15,8 @@
 //! within the file. Not known: what a file system with larger folios maps beyond its window, and faults of
 //! the kernel whose access is unknown.
 
-use super::mappings::Extent;
-use super::touched::{Before, Touched, WORD_BITS, bits_of, each_within};
+use super::mappings::MappingExtent;
+use super::touched::{PageHistory, PageTouchCounts, WORD_BITS, bits_of, each_within};
 use pagewise_model::fault::FaultAround;
 use pagewise_model::{Bytes, PageSize};
 use rustc_hash::FxHashMap;
@@ -27,7 +27,7 @@ pub(super) const WINDOW: Bytes = Bytes::kib(64);
 
 /// Sums over all processes.
 #[derive(Debug)]
-pub(super) struct Around {
+pub(super) struct FaultAroundTotals {
     base: PageSize,
     is_exact: bool,
     faults: u64,
@@ -39,19 +39,19 @@ pub(super) struct Around {
 
 /// The pages of a process that were mapped along with others: a bit each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beside(FxHashMap<u64, u64>);
+pub(super) struct FaultAroundPages(FxHashMap<u64, u64>);
 
 /// A fault on a page of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Touch {
+pub(super) struct FilePageFault {
     pub(super) page: u64,
     /// What was known of the page.
-    pub(super) before: Before,
+    pub(super) before: PageHistory,
     /// It is a read or a fetch that found no page.
     pub(super) may_map: bool,
 }
 
-impl Around {
+impl FaultAroundTotals {
     pub(super) const fn new(base: PageSize, is_exact: bool) -> Self {
         Self { base, is_exact, faults: 0, mapped: 0, touched: 0 }
     }
@@ -59,14 +59,14 @@ impl Around {
     /// A process with these pages has faulted on one of a file mapped over `extent`.
     pub(super) fn fault(
         &mut self,
-        beside: &mut Beside,
-        touched: &Touched,
-        touch: Touch,
-        extent: Extent,
+        beside: &mut FaultAroundPages,
+        touched: &PageTouchCounts,
+        touch: FilePageFault,
+        extent: MappingExtent,
     ) {
         let was_mapped = beside.is_mapped(touch.page);
         // A page that was already touched is not mapped along.
-        self.touched += u64::from(was_mapped && touch.before != Before::Touched);
+        self.touched += u64::from(was_mapped && touch.before != PageHistory::Touched);
         // A mapped page does not fault on a read: only the exact recording caused this fault.
         if !touch.may_map || (self.is_exact && was_mapped) {
             return;
@@ -80,7 +80,7 @@ impl Around {
     }
 
     /// The pages that a fault on `page` maps, itself included.
-    fn window(&self, page: u64, extent: Extent) -> Range<u64> {
+    fn window(&self, page: u64, extent: MappingExtent) -> Range<u64> {
         let base = self.base.bytes();
         let window = (WINDOW.0 / base).max(1);
         // A page table is a page of 8-byte entries.
@@ -100,7 +100,7 @@ impl Around {
     }
 }
 
-impl Beside {
+impl FaultAroundPages {
     fn is_mapped(&self, page: u64) -> bool {
         self.0.get(&(page / WORD_BITS)).is_some_and(|mapped| mapped & bit(page) != 0)
     }
@@ -127,7 +127,7 @@ const fn bit(page: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mappings::Mappings;
+    use super::super::mappings::ProcessMappings;
     use super::*;
 
     const BASE: u64 = PageSize::BASE_4K.bytes();
@@ -137,13 +137,14 @@ mod tests {
     /// Faults, pages mapped along and never touched, after faults on these pages of a file that is
     /// mapped over `mapping`; those that do not write.
     fn seen(is_exact: bool, mapping: Range<u64>, faults: &[(u64, bool)]) -> (u64, u64, u64) {
-        let mut mappings = Mappings::default();
+        let mut mappings = ProcessMappings::default();
         mappings.insert_plain(mapping.start * BASE, mapping.end * BASE, Some(0));
-        let mut around = Around::new(PageSize::BASE_4K, is_exact);
-        let (mut beside, mut touched) = (Beside::default(), Touched::default());
+        let mut around = FaultAroundTotals::new(PageSize::BASE_4K, is_exact);
+        let (mut beside, mut touched) = (FaultAroundPages::default(), PageTouchCounts::default());
         for (page, may_map) in faults {
             let extent = mappings.extent(page * BASE);
-            let touch = Touch { page: *page, before: touched.add(*page), may_map: *may_map };
+            let touch =
+                FilePageFault { page: *page, before: touched.add(*page), may_map: *may_map };
             around.fault(&mut beside, &touched, touch, extent);
         }
         let sums = around.sums();
@@ -195,13 +196,15 @@ mod tests {
     #[test]
     fn a_new_mapping_begins_anew_and_what_was_wasted_stays_so() {
         for range in [TABLE..TABLE + 16, 0..u64::MAX, TABLE - 700..TABLE + 90] {
-            let mut mappings = Mappings::default();
+            let mut mappings = ProcessMappings::default();
             mappings.insert_plain(TABLE * BASE, (TABLE + 16) * BASE, Some(0));
             let extent = mappings.extent(TABLE * BASE);
-            let mut around = Around::new(PageSize::BASE_4K, true);
-            let (mut beside, mut touched) = (Beside::default(), Touched::default());
+            let mut around = FaultAroundTotals::new(PageSize::BASE_4K, true);
+            let (mut beside, mut touched) =
+                (FaultAroundPages::default(), PageTouchCounts::default());
             for _ in 0..2 {
-                let touch = Touch { page: TABLE, before: touched.add(TABLE), may_map: true };
+                let touch =
+                    FilePageFault { page: TABLE, before: touched.add(TABLE), may_map: true };
                 around.fault(&mut beside, &touched, touch, extent);
                 beside.forget(range.start, range.end);
                 touched.remap(range.start, range.end);
@@ -209,7 +212,7 @@ mod tests {
             let sums = around.sums();
             assert_eq!((sums.faults, sums.untouched_bytes.0 / BASE), (2, 30), "{range:?}");
         }
-        let mut kept = Beside::default();
+        let mut kept = FaultAroundPages::default();
         kept.map(TABLE);
         kept.forget(TABLE + 1, TABLE + 500);
         kept.forget(TABLE, TABLE);

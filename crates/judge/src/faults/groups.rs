@@ -1,21 +1,21 @@
 //! Faults counted by what they have in common.
 
-use pagewise_model::fault::{GroupTally, Tally};
+use pagewise_model::fault::{FaultTally, GroupTally};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
 /// A tally for each key.
 #[derive(Debug)]
-pub(super) struct Groups<K>(FxHashMap<K, Tally>);
+pub(super) struct FaultGroups<K>(FxHashMap<K, FaultTally>);
 
-impl<K> Default for Groups<K> {
+impl<K> Default for FaultGroups<K> {
     fn default() -> Self {
         Self(FxHashMap::default())
     }
 }
 
-impl<K: Copy + Eq + Hash + Ord> Groups<K> {
-    pub(super) fn add(&mut self, key: K, more: Tally) {
+impl<K: Copy + Eq + Hash + Ord> FaultGroups<K> {
+    pub(super) fn add(&mut self, key: K, more: FaultTally) {
         add(self.0.entry(key).or_default(), more);
     }
 
@@ -29,12 +29,12 @@ impl<K: Copy + Eq + Hash + Ord> Groups<K> {
 }
 
 /// By time, then by number.
-pub(super) fn rank(tally: &Tally) -> (u64, u64) {
+pub(super) fn rank(tally: &FaultTally) -> (u64, u64) {
     (tally.time_ns.0, tally.faults)
 }
 
 /// Adds `more` to `sum`.
-pub(super) fn add(sum: &mut Tally, more: Tally) {
+pub(super) fn add(sum: &mut FaultTally, more: FaultTally) {
     sum.faults += more.faults;
     sum.major_faults += more.major_faults;
     sum.again_faults += more.again_faults;

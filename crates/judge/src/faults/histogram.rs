@@ -2,7 +2,7 @@
 //! number, and each figure read from it is within 3% above the true one.
 
 use pagewise_model::Nanos;
-use pagewise_model::fault::Latencies;
+use pagewise_model::fault::FaultLatencies;
 
 /// Bits of a value that choose the bucket within its power of two.
 const FINE_BITS: u32 = 5;
@@ -11,20 +11,20 @@ const BUCKETS: usize = (u64::BITS - FINE_BITS + 1) as usize * FINE;
 
 /// Latencies, counted.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(super) struct LatencyHistogram {
     counts: Vec<u64>,
     total: u64,
     sum: Nanos,
     max: Nanos,
 }
 
-impl Default for Histogram {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, sum: Nanos(0), max: Nanos(0) }
     }
 }
 
-impl Histogram {
+impl LatencyHistogram {
     pub(super) fn add(&mut self, latency: Nanos) {
         if let Some(count) = self.counts.get_mut(bucket(latency.0)) {
             *count += 1;
@@ -35,8 +35,8 @@ impl Histogram {
     }
 
     /// The summary. `None` without latencies.
-    pub(super) fn latencies(&self) -> Option<Latencies> {
-        (self.total > 0).then(|| Latencies {
+    pub(super) fn latencies(&self) -> Option<FaultLatencies> {
+        (self.total > 0).then(|| FaultLatencies {
             faults: self.total,
             p50_ns: self.quantile(0.5),
             p99_ns: self.quantile(0.99),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn quantiles_of_known_values() {
-        let mut histogram = Histogram::default();
+        let mut histogram = LatencyHistogram::default();
         assert!(histogram.latencies().is_none());
         (1..=1000).for_each(|n| histogram.add(Nanos(n * 100)));
         let seen = histogram.latencies().expect("there are some");

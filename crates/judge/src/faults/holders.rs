@@ -10,9 +10,9 @@
 //! Not seen: pages that a call fills without faults (MAP_POPULATE). Cost: about 40 bytes for each touched
 //! page.
 
-use super::timed::Open;
-use pagewise_model::fault::event::Move;
-use pagewise_model::fault::{Access, Cause, ResidentPages};
+use super::timed::OpenFault;
+use pagewise_model::fault::event::MremapEvent;
+use pagewise_model::fault::{AccessKind, FaultCause, ResidentPages};
 use pagewise_model::{Bytes, Nanos, PageSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(super) type Who = (u32, Option<u32>);
 
 /// The fault that brought a page.
 #[derive(Debug, Clone, Copy)]
-struct Touch {
+struct PageTouch {
     who: Who,
     at: Nanos,
     /// The process that touched it. Differs from the page's process if that was forked.
@@ -30,45 +30,45 @@ struct Touch {
     is_read: bool,
 }
 
-type Pages = FxHashMap<u64, Touch>;
+type Pages = FxHashMap<u64, PageTouch>;
 
 /// The pages of all processes so far.
 #[derive(Debug, Default)]
-pub(super) struct Holders {
+pub(super) struct PageHolders {
     processes: FxHashMap<i32, Rc<Pages>>,
     /// The last stack of a thread at an instruction.
     last: FxHashMap<(i32, u32), u32>,
     /// The memory held at the last request.
-    pub(super) held: Held,
+    pub(super) held: HeldMemory,
 }
 
 /// Memory that is held.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held {
+pub(super) struct HeldMemory {
     pub(super) by: FxHashMap<Who, Bytes>,
     pub(super) unseen: Bytes,
 }
 
-impl Holders {
+impl PageHolders {
     /// Takes a fault.
-    pub(super) fn touch(&mut self, open: &Open) {
+    pub(super) fn touch(&mut self, open: &OpenFault) {
         let (pid, tid) = (open.begin.pid, open.begin.tid);
         if let Some(stack) = open.stack {
             self.last.insert((tid, open.site), stack);
         }
         let stack = open.stack.or_else(|| self.last.get(&(tid, open.site)).copied());
-        let is_read = matches!(open.access, Access::Read | Access::Execute);
-        let touch = Touch { who: (open.site, stack), at: open.at, pid, is_read };
+        let is_read = matches!(open.access, AccessKind::Read | AccessKind::Execute);
+        let touch = PageTouch { who: (open.site, stack), at: open.at, pid, is_read };
         let pages = Rc::make_mut(self.processes.entry(pid).or_default());
         let before = pages.get(&open.page.1).filter(|before| before.pid == pid);
         let stays = before.is_some_and(|before| !before.is_read || is_read);
-        if open.cause != Cause::Protection || !stays {
+        if open.cause != FaultCause::Protection || !stays {
             pages.insert(open.page.1, touch);
         }
     }
 
     /// Pages were moved.
-    pub(super) fn moved(&mut self, moved: &Move, page: PageSize) {
+    pub(super) fn moved(&mut self, moved: &MremapEvent, page: PageSize) {
         let pages = Rc::make_mut(self.processes.entry(moved.pid).or_default());
         let number = |address: u64| address / page.bytes();
         let count = number(moved.size_bytes.0);
@@ -76,7 +76,7 @@ impl Holders {
         // Iterates over known pages, not over the moved range: a program may move a reservation of terabytes.
         let moved = from..from.saturating_add(count);
         let numbers: Vec<u64> = pages.keys().copied().filter(|at| moved.contains(at)).collect();
-        let taken: Vec<(u64, Touch)> = numbers
+        let taken: Vec<(u64, PageTouch)> = numbers
             .into_iter()
             .filter_map(|at| Some((to + (at - from), pages.remove(&at)?)))
             .collect();
@@ -98,7 +98,7 @@ impl Holders {
     /// Works out who touched the pages that are resident now.
     pub(super) fn hold(&mut self, resident: &[ResidentPages], page: PageSize) {
         let pids: FxHashSet<i32> = resident.iter().map(|range| range.pid).collect();
-        let mut held = Held::default();
+        let mut held = HeldMemory::default();
         for range in resident {
             let pages = self.processes.get(&range.pid);
             let of = |at: u64| pages.and_then(|pages| pages.get(&at)).copied();

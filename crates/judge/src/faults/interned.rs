@@ -5,18 +5,18 @@ use std::hash::Hash;
 
 /// Values with a number each.
 #[derive(Debug)]
-pub(super) struct Interned<T> {
+pub(super) struct InternedValues<T> {
     all: Vec<T>,
     numbers: FxHashMap<T, u32>,
 }
 
-impl<T> Default for Interned<T> {
+impl<T> Default for InternedValues<T> {
     fn default() -> Self {
         Self { all: Vec::new(), numbers: FxHashMap::default() }
     }
 }
 
-impl<T: Clone + Eq + Hash> Interned<T> {
+impl<T: Clone + Eq + Hash> InternedValues<T> {
     /// The number of `value`. A new value is added.
     pub(super) fn number(&mut self, value: &T) -> u32 {
         if let Some(number) = self.known(value) {

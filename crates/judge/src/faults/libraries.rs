@@ -4,7 +4,7 @@
 //! Whole files are recognised by file name. Single functions are recognised by function name, for programs
 //! that contain them.
 
-use pagewise_model::fault::{Names, Site};
+use pagewise_model::fault::{FaultNames, FaultSite};
 use pagewise_model::library;
 
 /// Functions of C libraries and allocators, without leading underscores. One of them may be
@@ -98,12 +98,12 @@ const PREFIXES: &[&str] = &[
 const RUST: &[&str] = &["alloc::", "core::", "std::", "hashbrown::"];
 
 /// Whether code works on behalf of its caller: all functions that contain it do.
-pub(super) fn works_for_others(site: &Site) -> bool {
+pub(super) fn works_for_others(site: &FaultSite) -> bool {
     first_own(site).is_none()
 }
 
 /// The innermost of the functions that an instruction is in which does not work for others, by its place among them.
-fn first_own(site: &Site) -> Option<usize> {
+fn first_own(site: &FaultSite) -> Option<usize> {
     if library::works_for_others(&site.path) || is_of_runtime(site) {
         return None;
     }
@@ -112,14 +112,14 @@ fn first_own(site: &Site) -> Option<usize> {
 }
 
 /// The same names without the inlined functions that work for the one they are inlined into.
-pub(super) fn without_libraries(names: &Names) -> Names {
-    let own = |site: &Site| {
+pub(super) fn without_libraries(names: &FaultNames) -> FaultNames {
+    let own = |site: &FaultSite| {
         let Some(first) = first_own(site) else { return site.clone() };
         let source = site.nested().get(first).and_then(|(_, line)| line.cloned());
         let inlined = site.inlined.iter().skip(first).cloned().collect();
-        Site { source, inlined, ..site.clone() }
+        FaultSite { source, inlined, ..site.clone() }
     };
-    Names {
+    FaultNames {
         places: Vec::new(),
         sites: names.sites.iter().map(own).collect(),
         frames: names.frames.iter().map(own).collect(),
@@ -128,7 +128,7 @@ pub(super) fn without_libraries(names: &Names) -> Names {
 }
 
 /// Whether code that was made as its program ran is a part of the interpreter, by its name.
-fn is_of_runtime(site: &Site) -> bool {
+fn is_of_runtime(site: &FaultSite) -> bool {
     site.path.is_empty() && site.function.is_some() && !site.is_script
 }
 
@@ -158,11 +158,16 @@ fn is_of_rust(function: &str) -> bool {
 pub(super) mod tests {
     use super::*;
     use pagewise_model::Bytes;
-    use pagewise_model::fault::{Inlined, SourceLine};
+    use pagewise_model::fault::{InlinedFunction, SourceLine};
 
-    pub(in crate::faults) fn site(function: &str, path: &str) -> Site {
+    pub(in crate::faults) fn site(function: &str, path: &str) -> FaultSite {
         let function = (!function.is_empty()).then(|| function.to_owned());
-        Site { function, path: path.to_owned(), offset_bytes: Bytes(1), ..Site::default() }
+        FaultSite {
+            function,
+            path: path.to_owned(),
+            offset_bytes: Bytes(1),
+            ..FaultSite::default()
+        }
     }
 
     #[test]
@@ -215,29 +220,30 @@ pub(super) mod tests {
     #[test]
     fn inlined_functions_of_libraries_work_for_what_they_are_inlined_into() {
         let line = |line| Some(SourceLine { file: "x.cpp".into(), line });
-        let inlined = |function: &str, called_at| Inlined {
+        let inlined = |function: &str, called_at| InlinedFunction {
             function: function.into(),
             called_at: line(called_at),
         };
-        let all = |last: &str| Site {
+        let all = |last: &str| FaultSite {
             source: line(1),
             inlined: vec![inlined("_ZSt4fill", 2), inlined("grow", 3), inlined("_ZSt4sort", 4)],
             ..site(last, "/x")
         };
-        let names = Names { sites: vec![all("main"), all("_ZNSt6vector")], ..Names::default() };
+        let names =
+            FaultNames { sites: vec![all("main"), all("_ZNSt6vector")], ..FaultNames::default() };
         let own = without_libraries(&names);
         assert_eq!(
             (&own.sites[0].source, &own.sites[0].inlined[..]),
             (&line(2), &names.sites[0].inlined[1..])
         );
         assert!(own.sites.iter().all(|site| !works_for_others(site)));
-        let none = Site {
+        let none = FaultSite {
             source: line(1),
             inlined: vec![inlined("_ZSt4fill", 2)],
             ..site("_ZNSt6vector", "/x")
         };
         assert!(works_for_others(&none));
-        let names = Names { frames: vec![none.clone()], ..Names::default() };
+        let names = FaultNames { frames: vec![none.clone()], ..FaultNames::default() };
         assert_eq!(without_libraries(&names).frames, [none]);
     }
 }

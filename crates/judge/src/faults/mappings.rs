@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// An address in no mapping: the main stack's size is 8 MiB unless it was changed.
 pub(super) const NEAR_MAIN_STACK: u64 = 8 << 20;
 
-/// One mapping, by its first address in [`Mappings`].
+/// One mapping, by its first address in [`ProcessMappings`].
 #[derive(Debug, Clone)]
-pub(super) struct Range {
+pub(super) struct MappingRange {
     pub(super) end: u64,
     /// Offset in its file; `None` for memory of no file.
     pub(super) offset: Option<u64>,
@@ -23,15 +23,15 @@ pub(super) struct Range {
 
 /// The mappings of a process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Mappings {
-    ranges: BTreeMap<u64, Range>,
+pub(super) struct ProcessMappings {
+    ranges: BTreeMap<u64, MappingRange>,
     /// Files of which a part may be executed.
     pub(super) images: FxHashSet<u32>,
 }
 
 /// A mapping, or what lies between two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct MappingExtent {
     pub(super) start: u64,
     pub(super) end: u64,
     /// Offset in its file; `None` for memory of no file.
@@ -41,14 +41,14 @@ pub(super) struct Extent {
     pub(super) is_private: bool,
 }
 
-impl Mappings {
-    pub(super) fn find(&self, address: u64) -> Option<(u64, &Range)> {
+impl ProcessMappings {
+    pub(super) fn find(&self, address: u64) -> Option<(u64, &MappingRange)> {
         let (start, range) = self.ranges.range(..=address).next_back()?;
         (address < range.end).then_some((*start, range))
     }
 
     /// Puts `range` in, cutting what it covers.
-    pub(super) fn insert(&mut self, start: u64, mut range: Range) {
+    pub(super) fn insert(&mut self, start: u64, mut range: MappingRange) {
         if range.end <= start {
             return;
         }
@@ -68,17 +68,17 @@ impl Mappings {
             let Some(old) = self.ranges.remove(&old_start) else { continue };
             if old.end > end {
                 let offset = old.offset.map(|offset| offset.saturating_add(end - old_start));
-                self.ranges.insert(end, Range { offset, ..old.clone() });
+                self.ranges.insert(end, MappingRange { offset, ..old.clone() });
             }
             if old_start < start {
-                self.ranges.insert(old_start, Range { end: start, ..old });
+                self.ranges.insert(old_start, MappingRange { end: start, ..old });
             }
         }
         self.ranges.insert(start, range);
     }
 
     /// Private memory right behind the data of an image is that image's zeroed data.
-    fn extend_image(&self, start: u64, range: &mut Range) {
+    fn extend_image(&self, start: u64, range: &mut MappingRange) {
         if range.kind != MappingKind::Anonymous {
             return;
         }
@@ -91,15 +91,15 @@ impl Mappings {
     }
 
     /// What `address` is in.
-    pub(super) fn extent(&self, address: u64) -> Extent {
+    pub(super) fn extent(&self, address: u64) -> MappingExtent {
         if let Some((start, range)) = self.find(address) {
             let is_private = matches!(range.kind, MappingKind::Heap | MappingKind::Anonymous);
             let (end, offset) = (range.end, range.offset);
-            return Extent { start, end, offset, is_mapping: true, is_private };
+            return MappingExtent { start, end, offset, is_mapping: true, is_private };
         }
         let below = self.ranges.range(..=address).next_back();
         let above = self.ranges.range(address..).next();
-        Extent {
+        MappingExtent {
             start: below.map_or(0, |(_, range)| range.end),
             end: above.map_or(u64::MAX, |(start, _)| *start),
             offset: None,
@@ -117,7 +117,7 @@ impl Mappings {
     }
 }
 
-impl Extent {
+impl MappingExtent {
     pub(super) const fn contains(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }
@@ -143,11 +143,11 @@ impl Extent {
 }
 
 #[cfg(test)]
-impl Mappings {
+impl ProcessMappings {
     /// Adds private memory, of a file where an offset is given.
     pub(super) fn insert_plain(&mut self, start: u64, end: u64, offset: Option<u64>) {
         let kind = offset.map_or(MappingKind::Anonymous, |_| MappingKind::File);
-        let range = Range { end, offset, path: 0, kind, is_shared: false, maker: 1 };
+        let range = MappingRange { end, offset, path: 0, kind, is_shared: false, maker: 1 };
         self.insert(start, range);
     }
 }

@@ -1,6 +1,6 @@
 //! Page faults from the kernel's events: pairs, kinds, sums.
 //!
-//! An [`Analysis`] takes events in time order and keeps only their sums. Its memory grows with the number of
+//! An [`FaultAnalysis`] takes events in time order and keeps only their sums. Its memory grows with the number of
 //! faulting instructions, mapped files and touched 2 MiB regions. It grows with the number of faults only if
 //! the list of faults is wanted.
 //!
@@ -41,62 +41,65 @@ mod timed;
 mod touched;
 pub mod working_set;
 
-use address_space::{Spaces, Target};
-use churn::{Churning, Circumstances};
-use groups::Groups;
-use histogram::Histogram;
-use holders::Holders;
-use outside::InKernel;
+use address_space::{AddressSpaces, AddressTarget};
+use churn::{ChurnGroups, RefaultCircumstances};
+use groups::FaultGroups;
+use histogram::LatencyHistogram;
+use holders::PageHolders;
+use outside::KernelFaultTimes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
+use pagewise_model::fault::event::{
+    CallStack, FaultBegin, FaultEnd, FaultErrorCode, FaultEvent, FaultEventPayload, RecordedStack,
+};
 use pagewise_model::fault::{
-    Access, Cause, Fault, Label, MappingKind, ResidentPages, Sees, Served, StackEnd, Tally, Wanted,
+    AccessKind, FaultCause, FaultLabel, FaultOutcome, FaultRecordingOptions, FaultTally,
+    MappingKind, PageFault, RecordingScope, ResidentPages, StackEnd,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
-use phases::Phases;
-use race::{Look, Races};
+use phases::FaultPhases;
+use race::{BegunFault, FaultRaces};
 use rustc_hash::{FxHashMap, FxHashSet};
-use savings::Removable;
-use sites::Sites;
-pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
-use stacks::{Walked, WalkedStacks};
-use timed::{Close, Open};
-pub use timed::{Probe, timed};
-use touched::Before;
+use savings::RemovableFaults;
+use sites::FaultSites;
+pub use sites::{CodePlace, CodeSource, FindCode, KERNEL, StackWalk};
+use stacks::{WalkedStack, WalkedStacks};
+use timed::{FaultClose, OpenFault};
+pub use timed::{FaultProbe, timed};
+use touched::PageHistory;
 
 /// Why a fault has no latency where ends are left out.
 const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency, --exact)";
 
 /// The faults of a program so far.
 #[derive(Debug)]
-pub struct Analysis {
+pub struct FaultAnalysis {
     /// Size of a base page.
     page: PageSize,
-    wanted: Wanted,
-    sees: Sees,
-    spaces: Spaces,
-    sites: Sites,
-    open: FxHashMap<i32, Open>,
+    wanted: FaultRecordingOptions,
+    sees: RecordingScope,
+    spaces: AddressSpaces,
+    sites: FaultSites,
+    open: FxHashMap<i32, OpenFault>,
     /// What the processor reported about the fault that a thread is about to begin.
-    codes: FxHashMap<i32, ErrorCode>,
+    codes: FxHashMap<i32, FaultErrorCode>,
     /// Threads with a recorded beginning, if some beginnings may be missing.
     begun: FxHashSet<i32>,
-    races: Races,
+    races: FaultRaces,
     first: Option<Nanos>,
-    total: Tally,
-    latencies: Histogram,
-    by_access: Groups<Access>,
-    by_cause: Groups<Cause>,
-    by_kind: Groups<MappingKind>,
-    by_page: Groups<Bytes>,
-    by_cost: Groups<CostKind>,
-    by_place: Groups<u32>,
-    by_site: Groups<u32>,
+    total: FaultTally,
+    latencies: LatencyHistogram,
+    by_access: FaultGroups<AccessKind>,
+    by_cause: FaultGroups<FaultCause>,
+    by_kind: FaultGroups<MappingKind>,
+    by_page: FaultGroups<Bytes>,
+    by_cost: FaultGroups<CostKind>,
+    by_place: FaultGroups<u32>,
+    by_site: FaultGroups<u32>,
     taken: WalkedStacks,
-    phases: Phases,
-    churning: Churning,
-    removable: Removable,
-    holders: Holders,
+    phases: FaultPhases,
+    churning: ChurnGroups,
+    removable: RemovableFaults,
+    holders: PageHolders,
     /// Of the newest event.
     now: Nanos,
     executed: u64,
@@ -107,40 +110,40 @@ pub struct Analysis {
     kernel_served: u64,
     /// Those before the first fault in user mode: the kernel was still building the image.
     kernel_early: u64,
-    in_kernel: InKernel,
-    list: Vec<Fault>,
+    in_kernel: KernelFaultTimes,
+    list: Vec<PageFault>,
 }
 
-impl Analysis {
+impl FaultAnalysis {
     /// The state before any event of a recording that sees this much. If calls are wanted, its kernel faults
     /// are also kept by time: 8 bytes a fault.
     #[must_use]
-    pub fn new(page: PageSize, wanted: Wanted, sees: Sees) -> Self {
+    pub fn new(page: PageSize, wanted: FaultRecordingOptions, sees: RecordingScope) -> Self {
         Self {
             page,
             wanted,
             sees,
-            spaces: Spaces::new(page, wanted.exact),
-            sites: Sites::default(),
+            spaces: AddressSpaces::new(page, wanted.exact),
+            sites: FaultSites::default(),
             open: FxHashMap::default(),
             codes: FxHashMap::default(),
             begun: FxHashSet::default(),
-            races: Races::default(),
+            races: FaultRaces::default(),
             first: None,
-            total: Tally::default(),
-            latencies: Histogram::default(),
-            by_access: Groups::default(),
-            by_cause: Groups::default(),
-            by_kind: Groups::default(),
-            by_page: Groups::default(),
-            by_cost: Groups::default(),
-            by_place: Groups::default(),
-            by_site: Groups::default(),
+            total: FaultTally::default(),
+            latencies: LatencyHistogram::default(),
+            by_access: FaultGroups::default(),
+            by_cause: FaultGroups::default(),
+            by_kind: FaultGroups::default(),
+            by_page: FaultGroups::default(),
+            by_cost: FaultGroups::default(),
+            by_place: FaultGroups::default(),
+            by_site: FaultGroups::default(),
             taken: WalkedStacks::default(),
-            phases: Phases::default(),
-            churning: Churning::default(),
-            removable: Removable::default(),
-            holders: Holders::default(),
+            phases: FaultPhases::default(),
+            churning: ChurnGroups::default(),
+            removable: RemovableFaults::default(),
+            holders: PageHolders::default(),
             now: Nanos(0),
             executed: 0,
             lost: 0,
@@ -149,43 +152,43 @@ impl Analysis {
             user_served: 0,
             kernel_served: 0,
             kernel_early: 0,
-            in_kernel: InKernel::default(),
+            in_kernel: KernelFaultTimes::default(),
             list: Vec::new(),
         }
     }
 
     /// Takes one event; `images` gives the code that faulted.
-    pub fn take(&mut self, event: Event, images: &mut dyn Image) {
+    pub fn take(&mut self, event: FaultEvent, images: &mut dyn CodeSource) {
         let at = event.at_ns;
         self.now = self.now.max(at);
         match event.what {
-            What::Begin(begin) => self.begin(at, begin, images),
-            What::ErrorCode(code) => {
+            FaultEventPayload::Begin(begin) => self.begin(at, begin, images),
+            FaultEventPayload::ErrorCode(code) => {
                 self.codes.insert(code.tid, code);
             }
-            What::End(end) => self.end(at, end),
-            What::Stack(stack) => self.stack(&stack, images),
-            What::Map(map) => {
+            FaultEventPayload::End(end) => self.end(at, end),
+            FaultEventPayload::Stack(stack) => self.stack(&stack, images),
+            FaultEventPayload::Map(map) => {
                 self.phases.map(&map);
                 self.spaces.map(&map);
             }
-            What::Move(moved) => {
+            FaultEventPayload::Move(moved) => {
                 self.take_open();
                 self.holders.moved(&moved, self.page);
             }
-            What::Exec { pid } => {
+            FaultEventPayload::Exec { pid } => {
                 self.holders.forget(pid);
                 self.executed += 1;
                 self.phases.exec(pid, at);
                 self.spaces.exec(pid);
                 self.sites.forget(pid);
             }
-            What::Fork { pid, parent_pid } => {
+            FaultEventPayload::Fork { pid, parent_pid } => {
                 self.phases.fork(pid, parent_pid, at);
                 self.holders.fork(pid, parent_pid);
                 self.spaces.fork(pid, parent_pid);
             }
-            What::Exit { pid, tid } => {
+            FaultEventPayload::Exit { pid, tid } => {
                 self.give_up(at, tid, "the thread ended in it");
                 self.codes.remove(&tid);
                 self.begun.remove(&tid);
@@ -196,8 +199,8 @@ impl Analysis {
                     self.phases.end(pid, at);
                 }
             }
-            What::Lost { records } => self.lost += records,
-            What::LostStacks { stacks } => self.taken.lost += stacks,
+            FaultEventPayload::Lost { records } => self.lost += records,
+            FaultEventPayload::LostStacks { stacks } => self.taken.lost += stacks,
         }
     }
 
@@ -216,7 +219,7 @@ impl Analysis {
         }
     }
 
-    fn begin(&mut self, at: Nanos, begin: Begin, images: &mut dyn Image) {
+    fn begin(&mut self, at: Nanos, begin: FaultBegin, images: &mut dyn CodeSource) {
         let page = (begin.pid, begin.address / self.page.bytes());
         let before = self.open.get(&begin.tid).map(|open| open.page);
         let is_retried = self.sees.all_ends && before == Some(page);
@@ -235,9 +238,10 @@ impl Analysis {
             None => (access::classify(&begin, instruction, self.page), access::cause(&begin)),
         };
         let before = self.touch(&begin, &target, (access, cause));
-        let look = Look { tid: begin.tid, at, access, cause, is_reported: reported.is_some() };
+        let look =
+            BegunFault { tid: begin.tid, at, access, cause, is_reported: reported.is_some() };
         let is_raced = self.race(page, look);
-        let mut open = Open {
+        let mut open = OpenFault {
             at,
             begin,
             page,
@@ -249,7 +253,7 @@ impl Analysis {
             access,
             cause,
             before,
-            circumstances: Circumstances { is_raced, is_retried },
+            circumstances: RefaultCircumstances { is_raced, is_retried },
             again: None,
             copies: false,
             raced: is_raced,
@@ -262,13 +266,18 @@ impl Analysis {
 
     /// Records the page that `begin` is on, and what is mapped along with it. Returns what was known about
     /// the page.
-    fn touch(&mut self, begin: &Begin, target: &Target, what: (Access, Cause)) -> Before {
+    fn touch(
+        &mut self,
+        begin: &FaultBegin,
+        target: &AddressTarget,
+        what: (AccessKind, FaultCause),
+    ) -> PageHistory {
         let before = self.spaces.touch(begin.pid, begin.address);
         let kinds = [MappingKind::Code, MappingKind::Data, MappingKind::File];
         if target.offset.is_some() && kinds.contains(&target.kind) {
             let (access, cause) = what;
-            let reads = matches!(access, Access::Read | Access::Execute);
-            let may_map = reads && cause != Cause::Protection;
+            let reads = matches!(access, AccessKind::Read | AccessKind::Execute);
+            let may_map = reads && cause != FaultCause::Protection;
             self.spaces.map_around(begin.pid, begin.address, before, may_map);
         }
         before
@@ -276,7 +285,7 @@ impl Analysis {
 
     /// Whether the fault that begins on `page` races with that of another thread, which is then
     /// labelled as well.
-    fn race(&mut self, page: race::Page, look: Look) -> bool {
+    fn race(&mut self, page: race::Page, look: BegunFault) -> bool {
         if self.spaces.threads(page.0) < 2 {
             return false;
         }
@@ -287,11 +296,13 @@ impl Analysis {
         true
     }
 
-    fn stack(&mut self, stack: &CallStack, images: &mut dyn Image) {
+    fn stack(&mut self, stack: &CallStack, images: &mut dyn CodeSource) {
         let pid = stack.pid;
         let walk = match &stack.chain {
-            Chain::Walked(addresses) => Walk { addresses: addresses.clone(), end: StackEnd::Deep },
-            Chain::Copied { registers, bytes } => {
+            RecordedStack::Walked(addresses) => {
+                StackWalk { addresses: addresses.clone(), end: StackEnd::Deep }
+            }
+            RecordedStack::Copied { registers, bytes } => {
                 let spaces = &self.spaces;
                 images.walk(pid, registers, bytes, &|address| spaces.code_at(pid, address))
             }
@@ -302,7 +313,8 @@ impl Analysis {
         let callers = walk.addresses.iter().skip(own).map(|address| address.saturating_sub(1));
         let frames = callers.map(|address| spaces.code(pid, address)).collect();
         let code = spaces.code(pid, stack.ip_address);
-        let Some(number) = self.taken.add(code, &Walked { frames, end: walk.end }, stack.faults)
+        let Some(number) =
+            self.taken.add(code, &WalkedStack { frames, end: walk.end }, stack.faults)
         else {
             return;
         };
@@ -312,11 +324,11 @@ impl Analysis {
         }
     }
 
-    fn end(&mut self, at: Nanos, end: End) {
-        let matches = |open: &Open| open.begin.address == end.address;
+    fn end(&mut self, at: Nanos, end: FaultEnd) {
+        let matches = |open: &OpenFault| open.begin.address == end.address;
         if self.open.get(&end.tid).is_some_and(matches) {
             let page = end.page_bytes.filter(|page| page.0 > 0);
-            self.close(at, end.tid, Close::Served { is_major: end.is_major, page });
+            self.close(at, end.tid, FaultClose::Served { is_major: end.is_major, page });
         } else if self.sees.from_start || self.begun.contains(&end.tid) {
             self.unpaired_ends += 1;
         }
@@ -326,13 +338,14 @@ impl Analysis {
     /// The fault of `tid` that is still under way will not be served.
     fn give_up(&mut self, at: Nanos, tid: i32, why: &'static str) {
         let is_reported = self.sees.all_ends;
-        let close = if is_reported { Close::Unserved(why) } else { Close::Unreported(NO_ENDS) };
+        let close =
+            if is_reported { FaultClose::Unserved(why) } else { FaultClose::Unreported(NO_ENDS) };
         self.close(at, tid, close);
     }
 
-    fn close(&mut self, at: Nanos, tid: i32, close: Close) {
+    fn close(&mut self, at: Nanos, tid: i32, close: FaultClose) {
         let Some(mut open) = self.open.remove(&tid) else { return };
-        let is_over = self.sees.all_ends && matches!(close, Close::Served { .. });
+        let is_over = self.sees.all_ends && matches!(close, FaultClose::Served { .. });
         if open.raced
             && is_over
             && let Some(cause) = self.races.cause(open.page, tid)
@@ -341,9 +354,9 @@ impl Analysis {
         }
         self.races.end(open.page, tid, at);
         let latency = is_over.then(|| Nanos(at.0.saturating_sub(open.at.0)));
-        let one = Tally {
+        let one = FaultTally {
             faults: 1,
-            major_faults: u64::from(matches!(close, Close::Served { is_major: true, .. })),
+            major_faults: u64::from(matches!(close, FaultClose::Served { is_major: true, .. })),
             again_faults: u64::from(open.again.is_some()),
             raced_faults: u64::from(open.raced),
             time_ns: latency.unwrap_or_default(),
@@ -368,14 +381,14 @@ impl Analysis {
         }
     }
 
-    fn count_served(&mut self, open: &Open, close: Close, one: Tally) {
+    fn count_served(&mut self, open: &OpenFault, close: FaultClose, one: FaultTally) {
         match close {
-            Close::Unserved(_) => self.unserved += 1,
+            FaultClose::Unserved(_) => self.unserved += 1,
             // Still under way when the recording ended.
-            Close::Unreported(_) if self.sees.all_ends => {}
+            FaultClose::Unreported(_) if self.sees.all_ends => {}
             _ => self.count_mode(open),
         }
-        if let Close::Served { is_major, page } = close {
+        if let FaultClose::Served { is_major, page } = close {
             self.by_cost.add(timed::cost(open, is_major), one);
             if let Some(page) = page {
                 self.by_page.add(page, one);
@@ -383,7 +396,7 @@ impl Analysis {
         }
     }
 
-    fn count_mode(&mut self, open: &Open) {
+    fn count_mode(&mut self, open: &OpenFault) {
         if open.begin.in_kernel && self.wanted.calls {
             self.in_kernel.add(open.begin.tid, open.at);
         }
@@ -396,9 +409,9 @@ impl Analysis {
     }
 
     /// Counts a fault towards the phases of the program's run.
-    fn place_in_course(&mut self, open: &Open, close: Close, one: Tally) {
+    fn place_in_course(&mut self, open: &OpenFault, close: FaultClose, one: FaultTally) {
         let code_path = self.sites.code(open.site).map_or("", |code| self.spaces.path(code.path));
-        let seen = phases::Seen {
+        let seen = phases::PhaseFault {
             pid: open.begin.pid,
             at: open.at,
             code_path,
@@ -412,33 +425,34 @@ impl Analysis {
         if let Some(again) = open.again {
             self.churning.add(again, open.site, one);
         }
-        if let Close::Served { is_major, page, .. } = close {
+        if let FaultClose::Served { is_major, page, .. } = close {
             let (kind, cause, again) = (open.kind, open.cause, open.again);
-            self.removable.add(&savings::Seen { kind, cause, again, is_major, page }, one);
+            self.removable
+                .add(&savings::RemediableFault { kind, cause, again, is_major, page }, one);
         }
     }
 
     /// The fault of a list; its order and whether records were lost are known at the end.
-    fn fault(&self, open: &Open, close: Close, latency: Option<Nanos>) -> Fault {
+    fn fault(&self, open: &OpenFault, close: FaultClose, latency: Option<Nanos>) -> PageFault {
         let begin = &open.begin;
         let (served, page) = match close {
-            Close::Served { is_major: true, page } => (Served::Major, page),
-            Close::Served { is_major: false, page } => (Served::Minor, page),
-            Close::Unserved(_) => (Served::No, None),
-            Close::Unreported(_) => (Served::Unknown, None),
+            FaultClose::Served { is_major: true, page } => (FaultOutcome::Major, page),
+            FaultClose::Served { is_major: false, page } => (FaultOutcome::Minor, page),
+            FaultClose::Unserved(_) => (FaultOutcome::No, None),
+            FaultClose::Unreported(_) => (FaultOutcome::Unknown, None),
         };
         let latency = match (latency, close) {
             (Some(latency), _) => Fact::Known(latency),
-            (None, Close::Unserved(why) | Close::Unreported(why)) => Fact::missing(why),
-            (None, Close::Served { .. }) => Fact::missing(NO_ENDS),
+            (None, FaultClose::Unserved(why) | FaultClose::Unreported(why)) => Fact::missing(why),
+            (None, FaultClose::Served { .. }) => Fact::missing(NO_ENDS),
         };
         let labels = [
-            (open.again.is_some(), Label::Again),
-            (open.copies, Label::CopyOnWrite),
-            (begin.in_kernel, Label::KernelMode),
-            (open.raced, Label::Raced),
+            (open.again.is_some(), FaultLabel::Again),
+            (open.copies, FaultLabel::CopyOnWrite),
+            (begin.in_kernel, FaultLabel::KernelMode),
+            (open.raced, FaultLabel::Raced),
         ];
-        Fault {
+        PageFault {
             order: 0,
             since_first_ns: Nanos(open.at.0.saturating_sub(self.first.unwrap_or(open.at).0)),
             latency_ns: latency,

@@ -8,20 +8,20 @@
 //! kernel's faults.
 
 use pagewise_model::Nanos;
-use pagewise_model::fault::Inside;
+use pagewise_model::fault::CallSpan;
 use std::collections::HashMap;
 
 /// When each thread faulted in the kernel.
 #[derive(Debug, Default)]
-pub(super) struct InKernel(HashMap<i32, Vec<Nanos>>);
+pub(super) struct KernelFaultTimes(HashMap<i32, Vec<Nanos>>);
 
-impl InKernel {
+impl KernelFaultTimes {
     pub(super) fn add(&mut self, tid: i32, at: Nanos) {
         self.0.entry(tid).or_default().push(at);
     }
 
     /// Faults in none of the times of `inside`, which are in order.
-    pub(super) fn outside(&self, inside: &[Inside]) -> u64 {
+    pub(super) fn outside(&self, inside: &[CallSpan]) -> u64 {
         let count = |(tid, times): (&i32, &Vec<Nanos>)| {
             let first = inside.partition_point(|one| one.tid < *tid);
             let end = inside.partition_point(|one| one.tid <= *tid);
@@ -32,7 +32,7 @@ impl InKernel {
     }
 }
 
-fn is_within(own: &[Inside], at: Nanos) -> bool {
+fn is_within(own: &[CallSpan], at: Nanos) -> bool {
     let begun = own.partition_point(|one| one.from_ns <= at);
     // A second thread may reuse a thread number. Its beginning is then unknown, and the times overlap.
     own[..begun].iter().rev().any(|one| at < one.until_ns)
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn what_lies_between_calls_is_outside() {
         let inside =
-            |tid, from, until| Inside { tid, from_ns: Nanos(from), until_ns: Nanos(until) };
+            |tid, from, until| CallSpan { tid, from_ns: Nanos(from), until_ns: Nanos(until) };
         let calls = [inside(1, 0, 10), inside(1, 20, 30), inside(1, 40, 50), inside(3, 0, 15)];
-        let mut faults = InKernel::default();
+        let mut faults = KernelFaultTimes::default();
         for (tid, at) in [(1, 5), (1, 12), (1, 20), (1, 30), (1, 49), (2, 5), (3, 14), (3, 15)] {
             faults.add(tid, Nanos(at));
         }

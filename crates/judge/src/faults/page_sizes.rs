@@ -12,8 +12,8 @@
 //! known here. Mappings are taken in their last state. The first touches of private memory that huge pages
 //! would save bound what a remedy with huge pages can save.
 
-use super::mappings::{Extent, Mappings};
-use super::touched::Touched;
+use super::mappings::{MappingExtent, ProcessMappings};
+use super::touched::PageTouchCounts;
 use pagewise_model::fault::PageForecast;
 use pagewise_model::{Bytes, PageSize};
 
@@ -22,13 +22,13 @@ const OTHER_BASES: [PageSize; 2] = [PageSize::BASE_16K, PageSize::BASE_64K];
 
 /// Sums over the processes that have ended.
 #[derive(Debug)]
-pub(super) struct Forecasts {
+pub(super) struct PageSizeForecasts {
     base: PageSize,
-    all: Vec<Forecast>,
+    all: Vec<PageSizeForecast>,
 }
 
 #[derive(Debug)]
-struct Forecast {
+struct PageSizeForecast {
     size: PageSize,
     is_huge: bool,
     faults: u64,
@@ -38,21 +38,21 @@ struct Forecast {
     /// Faults on private memory whose page came in with another one.
     spared: u64,
     /// The page that is being filled; pages come in the order of their addresses.
-    current: Option<Group>,
+    current: Option<LargerPage>,
 }
 
 /// Touched base pages that lie in one page.
 #[derive(Debug, Clone, Copy)]
-struct Group {
+struct LargerPage {
     /// Where its mapping starts, and its number and size there.
     key: (u64, u64, u64),
     /// Faults on the part that had the most.
     most: u64,
 }
 
-impl Forecasts {
+impl PageSizeForecasts {
     pub(super) fn new(base: PageSize) -> Self {
-        let one = |size, is_huge| Forecast {
+        let one = |size, is_huge| PageSizeForecast {
             size,
             is_huge,
             faults: 0,
@@ -71,8 +71,8 @@ impl Forecasts {
     }
 
     /// Adds a process that has faulted on `touched`.
-    pub(super) fn add(&mut self, touched: &Touched, mappings: &Mappings) {
-        let mut extent: Option<Extent> = None;
+    pub(super) fn add(&mut self, touched: &PageTouchCounts, mappings: &ProcessMappings) {
+        let mut extent: Option<MappingExtent> = None;
         for (page, faults) in touched.pages() {
             let address = page.saturating_mul(self.base.bytes());
             let known = extent.filter(|extent| extent.contains(address));
@@ -89,7 +89,7 @@ impl Forecasts {
 
     /// One forecast for each size, the base page first. Empty if nothing was touched.
     pub(super) fn forecasts(&self) -> Vec<PageForecast> {
-        let forecast = |one: &Forecast| PageForecast {
+        let forecast = |one: &PageSizeForecast| PageForecast {
             page_bytes: Bytes(one.size.bytes()),
             faults: one.faults,
             memory_bytes: Bytes(one.memory),
@@ -107,8 +107,8 @@ impl Forecasts {
     }
 }
 
-impl Forecast {
-    fn add(&mut self, place: Extent, address: u64, faults: u64, base: PageSize) {
+impl PageSizeForecast {
+    fn add(&mut self, place: MappingExtent, address: u64, faults: u64, base: PageSize) {
         self.touched += 1;
         let size = match self.is_huge && !place.holds_whole(address, self.size) {
             true => base,
@@ -122,7 +122,7 @@ impl Forecast {
             }
             _ => {
                 self.close();
-                self.current = Some(Group { key, most: faults });
+                self.current = Some(LargerPage { key, most: faults });
             }
         }
     }
@@ -143,12 +143,15 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const START: u64 = 64 * MIB;
 
-    fn recorded(extents: &[(u64, u64, Option<u64>)], touches: &[u64]) -> (Touched, Mappings) {
-        let mut touched = Touched::default();
+    fn recorded(
+        extents: &[(u64, u64, Option<u64>)],
+        touches: &[u64],
+    ) -> (PageTouchCounts, ProcessMappings) {
+        let mut touched = PageTouchCounts::default();
         for address in touches {
             touched.add(address / PageSize::BASE_4K.bytes());
         }
-        let mut mappings = Mappings::default();
+        let mut mappings = ProcessMappings::default();
         for (start, size, offset) in extents {
             mappings.insert_plain(*start, start + size, *offset);
         }
@@ -157,7 +160,7 @@ mod tests {
 
     fn forecasts(extents: &[(u64, u64, Option<u64>)], touches: &[u64]) -> Vec<(u64, u64)> {
         let (touched, mappings) = recorded(extents, touches);
-        let mut all = Forecasts::new(PageSize::BASE_4K);
+        let mut all = PageSizeForecasts::new(PageSize::BASE_4K);
         all.add(&touched, &mappings);
         all.forecasts().iter().map(|one| (one.faults, one.untouched_bytes.0 / KIB)).collect()
     }
@@ -187,7 +190,7 @@ mod tests {
     fn huge_pages_spare_touches_of_private_memory_that_is_a_whole_page_of_it() {
         let spared = |extents: &[(u64, u64, Option<u64>)], touches: &[u64]| {
             let (touched, mappings) = recorded(extents, touches);
-            let mut all = Forecasts::new(PageSize::BASE_4K);
+            let mut all = PageSizeForecasts::new(PageSize::BASE_4K);
             all.add(&touched, &mappings);
             let forecast = all.forecasts();
             let fewer = forecast[0].faults - forecast[3].faults;

@@ -16,51 +16,51 @@
 //! A program without a loader begins with main. So does a process that is older than the recording, or was
 //! forked; its time starts there. A process forked in its parent's steady state begins with the steady state.
 
-use super::groups::{self, Groups};
+use super::groups::{self, FaultGroups};
 use pagewise_model::Nanos;
-use pagewise_model::fault::event::Map;
-use pagewise_model::fault::{Access, GroupTally, MappingKind, Phase, Tally};
+use pagewise_model::fault::event::MapEvent;
+use pagewise_model::fault::{AccessKind, FaultTally, GroupTally, MappingKind, ProgramPhase};
 use rustc_hash::FxHashMap;
 
 /// A fault, as far as phases need it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct PhaseFault<'a> {
     pub(super) pid: i32,
     pub(super) at: Nanos,
     /// File of the instruction. Empty for code of no file.
     pub(super) code_path: &'a str,
     pub(super) touched_path: &'a str,
     pub(super) touched: MappingKind,
-    pub(super) access: Access,
+    pub(super) access: AccessKind,
     pub(super) in_kernel: bool,
     pub(super) is_first_touch: bool,
 }
 
 /// All processes.
 #[derive(Debug, Default)]
-pub(super) struct Phases {
-    processes: FxHashMap<i32, Progress>,
-    tallies: Groups<Phase>,
+pub(super) struct FaultPhases {
+    processes: FxHashMap<i32, PhaseProgress>,
+    tallies: FaultGroups<ProgramPhase>,
 }
 
 /// How far a process has come, and faults whose phase is known later.
 #[derive(Debug, Clone, Default)]
-struct Progress {
-    stage: Stage,
+struct PhaseProgress {
+    stage: ProcessStage,
     started: Nanos,
     /// File of the program, and of its loader.
     own: String,
     loader: String,
     /// Since the last executable part was mapped, up to the last sign of relocation.
-    relocating: Tally,
+    relocating: FaultTally,
     /// Since then; from main on: since the last new page of a file.
-    since: Tally,
+    since: FaultTally,
     /// When the last new page of a file was touched, from the start on.
     last_new: Nanos,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stage {
+enum ProcessStage {
     /// Nothing has run in user mode.
     Exec,
     /// The loader is at work.
@@ -70,10 +70,11 @@ enum Stage {
     Steady,
 }
 
-impl Phases {
+impl FaultPhases {
     pub(super) fn exec(&mut self, pid: i32, at: Nanos) {
         self.end(pid, at);
-        let fresh = Progress { stage: Stage::Exec, started: at, ..Progress::default() };
+        let fresh =
+            PhaseProgress { stage: ProcessStage::Exec, started: at, ..PhaseProgress::default() };
         self.processes.insert(pid, fresh);
     }
 
@@ -81,40 +82,46 @@ impl Phases {
         if pid == parent_pid {
             return;
         }
-        let is_steady = self.processes.get(&parent_pid).is_some_and(|p| p.stage == Stage::Steady);
-        let stage = if is_steady { Stage::Steady } else { Stage::Main };
-        self.processes.insert(pid, Progress { stage, started: at, ..Progress::default() });
+        let is_steady =
+            self.processes.get(&parent_pid).is_some_and(|p| p.stage == ProcessStage::Steady);
+        let stage = if is_steady { ProcessStage::Steady } else { ProcessStage::Main };
+        self.processes
+            .insert(pid, PhaseProgress { stage, started: at, ..PhaseProgress::default() });
     }
 
-    pub(super) fn map(&mut self, map: &Map) {
+    pub(super) fn map(&mut self, map: &MapEvent) {
         let Some(process) = self.processes.get_mut(&map.pid) else { return };
         if !map.path.starts_with('/') {
             return;
         }
         match (process.stage, map.is_executable) {
-            (Stage::Exec, true) if process.own.is_empty() => process.own.clone_from(&map.path),
-            (Stage::Exec, true) if process.loader.is_empty() && map.path != process.own => {
+            (ProcessStage::Exec, true) if process.own.is_empty() => {
+                process.own.clone_from(&map.path)
+            }
+            (ProcessStage::Exec, true) if process.loader.is_empty() && map.path != process.own => {
                 process.loader.clone_from(&map.path);
             }
-            (Stage::Start, true) => self.tallies.add(Phase::Loader, process.take_all()),
-            (Stage::Start, false) => process.relocated(),
+            (ProcessStage::Start, true) => {
+                self.tallies.add(ProgramPhase::Loader, process.take_all())
+            }
+            (ProcessStage::Start, false) => process.relocated(),
             _ => {}
         }
     }
 
     /// Adds a fault, which has come to `tally`.
-    pub(super) fn fault(&mut self, seen: &Seen<'_>, tally: Tally) {
-        let fresh = || Progress { started: seen.at, ..Progress::default() };
+    pub(super) fn fault(&mut self, seen: &PhaseFault<'_>, tally: FaultTally) {
+        let fresh = || PhaseProgress { started: seen.at, ..PhaseProgress::default() };
         let process = self.processes.entry(seen.pid).or_insert_with(fresh);
-        if process.stage == Stage::Exec && !seen.in_kernel {
+        if process.stage == ProcessStage::Exec && !seen.in_kernel {
             let has_loader = !process.loader.is_empty();
-            process.stage = if has_loader { Stage::Start } else { Stage::Main };
+            process.stage = if has_loader { ProcessStage::Start } else { ProcessStage::Main };
         }
         let is_own = !process.own.is_empty() && seen.code_path == process.own;
-        if process.stage == Stage::Start && is_own {
-            process.stage = Stage::Main;
-            self.tallies.add(Phase::Relocation, std::mem::take(&mut process.relocating));
-            self.tallies.add(Phase::Constructors, process.take_since());
+        if process.stage == ProcessStage::Start && is_own {
+            process.stage = ProcessStage::Main;
+            self.tallies.add(ProgramPhase::Relocation, std::mem::take(&mut process.relocating));
+            self.tallies.add(ProgramPhase::Constructors, process.take_since());
         }
         if let Some((phase, faults)) = process.count(seen, tally) {
             self.tallies.add(phase, faults);
@@ -125,16 +132,16 @@ impl Phases {
     pub(super) fn end(&mut self, pid: i32, at: Nanos) {
         let Some(mut process) = self.processes.remove(&pid) else { return };
         let phase = match process.stage {
-            Stage::Exec => Phase::Exec,
+            ProcessStage::Exec => ProgramPhase::Exec,
             // It never reached its own code.
-            Stage::Start => Phase::Loader,
-            Stage::Main | Stage::Steady => process.reach(at),
+            ProcessStage::Start => ProgramPhase::Loader,
+            ProcessStage::Main | ProcessStage::Steady => process.reach(at),
         };
         self.tallies.add(phase, process.take_all());
     }
 
     /// The faults of each phase that had any, in time order. `at` is the end of all.
-    pub(super) fn conclude(&mut self, at: Nanos) -> Vec<GroupTally<Phase>> {
+    pub(super) fn conclude(&mut self, at: Nanos) -> Vec<GroupTally<ProgramPhase>> {
         let left: Vec<i32> = self.processes.keys().copied().collect();
         left.into_iter().for_each(|pid| self.end(pid, at));
         let mut phases = self.tallies.ranked();
@@ -144,13 +151,13 @@ impl Phases {
     }
 }
 
-impl Progress {
-    fn take_since(&mut self) -> Tally {
+impl PhaseProgress {
+    fn take_since(&mut self) -> FaultTally {
         std::mem::take(&mut self.since)
     }
 
     /// What came since, with what came up to the last sign of relocation.
-    fn take_all(&mut self) -> Tally {
+    fn take_all(&mut self) -> FaultTally {
         self.relocated();
         std::mem::take(&mut self.relocating)
     }
@@ -162,26 +169,30 @@ impl Progress {
     }
 
     /// Counts a fault. Returns the faults whose phase this fault decides.
-    fn count(&mut self, seen: &Seen<'_>, tally: Tally) -> Option<(Phase, Tally)> {
+    fn count(
+        &mut self,
+        seen: &PhaseFault<'_>,
+        tally: FaultTally,
+    ) -> Option<(ProgramPhase, FaultTally)> {
         match self.stage {
-            Stage::Exec => Some((Phase::Exec, tally)),
-            Stage::Steady => Some((Phase::Steady, tally)),
-            Stage::Start => {
+            ProcessStage::Exec => Some((ProgramPhase::Exec, tally)),
+            ProcessStage::Steady => Some((ProgramPhase::Steady, tally)),
+            ProcessStage::Start => {
                 groups::add(&mut self.since, tally);
                 if self.is_relocation(seen) {
                     self.relocated();
                 }
                 None
             }
-            Stage::Main => {
+            ProcessStage::Main => {
                 groups::add(&mut self.since, tally);
                 seen.is_new_image_page().then(|| (self.reach(seen.at), self.take_since()))
             }
         }
     }
 
-    fn is_relocation(&self, seen: &Seen<'_>) -> bool {
-        seen.access == Access::Write
+    fn is_relocation(&self, seen: &PhaseFault<'_>) -> bool {
+        seen.access == AccessKind::Write
             && seen.touched == MappingKind::Data
             && seen.code_path == self.loader
             && seen.touched_path != self.loader
@@ -189,19 +200,19 @@ impl Progress {
 
     /// The phase of what came since the last new page of a file, now that another is touched, or
     /// the end is reached, at `at`. Of several threads the earlier one may be reported later.
-    fn reach(&mut self, at: Nanos) -> Phase {
+    fn reach(&mut self, at: Nanos) -> ProgramPhase {
         let now = Nanos(at.0.saturating_sub(self.started.0));
         let is_settled = now.0 >= self.last_new.0.saturating_mul(2) && self.last_new > Nanos(0);
-        if self.stage == Stage::Steady || is_settled {
-            self.stage = Stage::Steady;
-            return Phase::Steady;
+        if self.stage == ProcessStage::Steady || is_settled {
+            self.stage = ProcessStage::Steady;
+            return ProgramPhase::Steady;
         }
         self.last_new = self.last_new.max(now);
-        Phase::Main
+        ProgramPhase::Main
     }
 }
 
-impl Seen<'_> {
+impl PhaseFault<'_> {
     fn is_new_image_page(&self) -> bool {
         self.is_first_touch && matches!(self.touched, MappingKind::Code | MappingKind::Data)
     }
@@ -215,12 +226,12 @@ mod tests {
     const OWN: &str = "/bin/x";
     const LOADER: &str = "/lib/ld.so";
 
-    fn one() -> Tally {
-        Tally { faults: 1, ..Tally::default() }
+    fn one() -> FaultTally {
+        FaultTally { faults: 1, ..FaultTally::default() }
     }
 
-    fn map(path: &str, is_executable: bool) -> Map {
-        Map {
+    fn map(path: &str, is_executable: bool) -> MapEvent {
+        MapEvent {
             pid: 1,
             start_address: 0x1000,
             size_bytes: Bytes(0x1000),
@@ -237,25 +248,25 @@ mod tests {
         code_path: &'a str,
         touched_path: &'a str,
         touched: MappingKind,
-    ) -> Seen<'a> {
-        Seen {
+    ) -> PhaseFault<'a> {
+        PhaseFault {
             pid: 1,
             at: Nanos(at),
             code_path,
             touched_path,
             touched,
-            access: Access::Write,
+            access: AccessKind::Write,
             in_kernel: false,
             is_first_touch: true,
         }
     }
 
-    fn counts(phases: &mut Phases, end: u64) -> Vec<(Phase, u64)> {
+    fn counts(phases: &mut FaultPhases, end: u64) -> Vec<(ProgramPhase, u64)> {
         phases.conclude(Nanos(end)).iter().map(|group| (group.kind, group.tally.faults)).collect()
     }
 
-    fn started() -> Phases {
-        let mut phases = Phases::default();
+    fn started() -> FaultPhases {
+        let mut phases = FaultPhases::default();
         phases.exec(1, Nanos(0));
         phases.map(&map(OWN, true));
         phases.map(&map(LOADER, true));
@@ -266,7 +277,7 @@ mod tests {
     fn a_program_with_a_loader_goes_through_all_phases() {
         use MappingKind::{Anonymous, Code, Data};
         let mut phases = started();
-        let kernel = Seen { in_kernel: true, ..seen(1, "", OWN, Data) };
+        let kernel = PhaseFault { in_kernel: true, ..seen(1, "", OWN, Data) };
         phases.fault(&kernel, one());
         phases.fault(&seen(2, LOADER, LOADER, Code), one());
         phases.fault(&seen(3, LOADER, LOADER, Data), one());
@@ -285,12 +296,12 @@ mod tests {
         phases.fault(&seen(30, OWN, "", Anonymous), one());
         phases.fault(&seen(31, OWN, OWN, Code), one());
         let want = [
-            (Phase::Exec, 1),
-            (Phase::Loader, 3),
-            (Phase::Relocation, 4),
-            (Phase::Constructors, 1),
-            (Phase::Main, 1),
-            (Phase::Steady, 3),
+            (ProgramPhase::Exec, 1),
+            (ProgramPhase::Loader, 3),
+            (ProgramPhase::Relocation, 4),
+            (ProgramPhase::Constructors, 1),
+            (ProgramPhase::Main, 1),
+            (ProgramPhase::Steady, 3),
         ];
         assert_eq!(counts(&mut phases, 32), want);
     }
@@ -307,8 +318,8 @@ mod tests {
             phases.fault(&seen(end, OWN, OWN, Code), one());
             counts(&mut phases, end)
         };
-        assert_eq!(run(&[2, 3, 50], 100), [(Phase::Main, 1), (Phase::Steady, 4)]);
-        assert_eq!(run(&[], 1), [(Phase::Main, 2)]);
+        assert_eq!(run(&[2, 3, 50], 100), [(ProgramPhase::Main, 1), (ProgramPhase::Steady, 4)]);
+        assert_eq!(run(&[], 1), [(ProgramPhase::Main, 2)]);
     }
 
     #[test]
@@ -317,20 +328,20 @@ mod tests {
         for at in [100, 60, 150] {
             phases.fault(&seen(at, OWN, OWN, MappingKind::Code), one());
         }
-        assert_eq!(counts(&mut phases, 199), [(Phase::Main, 3)]);
+        assert_eq!(counts(&mut phases, 199), [(ProgramPhase::Main, 3)]);
     }
 
     #[test]
     fn a_static_program_begins_with_main_and_one_that_ends_early_with_the_loader() {
-        let mut phases = Phases::default();
+        let mut phases = FaultPhases::default();
         phases.exec(1, Nanos(0));
         phases.map(&map(OWN, true));
         phases.fault(&seen(5, OWN, OWN, MappingKind::Code), one());
-        assert_eq!(counts(&mut phases, 6), [(Phase::Main, 1)]);
+        assert_eq!(counts(&mut phases, 6), [(ProgramPhase::Main, 1)]);
         let mut phases = started();
         phases.fault(&seen(5, LOADER, LOADER, MappingKind::Code), one());
         phases.exec(1, Nanos(9));
-        assert_eq!(counts(&mut phases, 9), [(Phase::Loader, 1)]);
+        assert_eq!(counts(&mut phases, 9), [(ProgramPhase::Loader, 1)]);
     }
 
     #[test]
@@ -338,9 +349,9 @@ mod tests {
         let mut phases = started();
         phases.fault(&seen(5, OWN, OWN, MappingKind::Code), one());
         phases.fork(2, 1, Nanos(6));
-        let child = Seen { pid: 2, ..seen(7, OWN, OWN, MappingKind::Code) };
+        let child = PhaseFault { pid: 2, ..seen(7, OWN, OWN, MappingKind::Code) };
         phases.fault(&child, one());
         phases.fork(1, 1, Nanos(6));
-        assert_eq!(counts(&mut phases, 8), [(Phase::Main, 2)]);
+        assert_eq!(counts(&mut phases, 8), [(ProgramPhase::Main, 2)]);
     }
 }

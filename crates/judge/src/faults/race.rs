@@ -22,7 +22,7 @@
 //! (`bench/accept/faults/access`).
 
 use pagewise_model::Nanos;
-use pagewise_model::fault::{Access, Cause};
+use pagewise_model::fault::{AccessKind, FaultCause};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -39,45 +39,45 @@ pub(super) type Page = (i32, u64);
 
 /// What is known of a fault when it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct BegunFault {
     pub(super) tid: i32,
     pub(super) at: Nanos,
-    pub(super) access: Access,
+    pub(super) access: AccessKind,
     /// By the page that the kernel saw.
-    pub(super) cause: Cause,
+    pub(super) cause: FaultCause,
     /// The cause comes from the processor's error code.
     pub(super) is_reported: bool,
 }
 
 /// The faults that a coming one could race with, by page, each in the order of their beginnings.
 #[derive(Debug, Default)]
-pub(super) struct Races {
-    pages: FxHashMap<Page, Vec<Recent>>,
+pub(super) struct FaultRaces {
+    pages: FxHashMap<Page, Vec<RecentFault>>,
     /// When one on a page ended, in the order of time.
     ended: VecDeque<(Nanos, Page)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Recent {
-    look: Look,
+struct RecentFault {
+    look: BegunFault,
     ended: Option<Nanos>,
 }
 
-impl Races {
+impl FaultRaces {
     /// Records the beginning of a fault on `page`. Returns the thread it races with, the latest if there are
     /// several.
-    pub(super) fn begin(&mut self, page: Page, look: Look) -> Option<i32> {
+    pub(super) fn begin(&mut self, page: Page, look: BegunFault) -> Option<i32> {
         self.drop_old(look.at);
         let recent = self.pages.entry(page).or_default();
         recent.retain(|before| before.is_near(look.at));
         let other = recent.iter().rev().find(|before| before.look.tid != look.tid);
         let other = other.map(|before| before.look.tid);
-        recent.push(Recent { look, ended: None });
+        recent.push(RecentFault { look, ended: None });
         other
     }
 
     /// The cause of the fault of thread `tid` under way on `page`, now that it has been served.
-    pub(super) fn cause(&mut self, page: Page, tid: i32) -> Option<Cause> {
+    pub(super) fn cause(&mut self, page: Page, tid: i32) -> Option<FaultCause> {
         let recent = self.pages.get_mut(&page)?;
         let at = recent.iter().rposition(|one| one.look.tid == tid && one.ended.is_none())?;
         let (before, rest) = recent.split_at_mut(at);
@@ -91,7 +91,7 @@ impl Races {
     /// The fault of thread `tid` on `page` is over.
     pub(super) fn end(&mut self, page: Page, tid: i32, at: Nanos) {
         let Some(recent) = self.pages.get_mut(&page) else { return };
-        let is_meant = |one: &&mut Recent| one.look.tid == tid && one.ended.is_none();
+        let is_meant = |one: &&mut RecentFault| one.look.tid == tid && one.ended.is_none();
         if let Some(one) = recent.iter_mut().rev().find(is_meant) {
             one.ended = Some(at);
             self.ended.push_back((at, page));
@@ -110,7 +110,7 @@ impl Races {
     }
 }
 
-impl Recent {
+impl RecentFault {
     /// Whether what begins at `at` could race with it.
     fn is_near(&self, at: Nanos) -> bool {
         self.ended.is_none_or(|end| at.0.saturating_sub(end.0) <= WINDOW.0)
@@ -122,20 +122,20 @@ impl Recent {
 }
 
 /// What `fault` found, after those that had begun `before`.
-fn found(fault: &Look, before: &[Recent]) -> Cause {
-    let is_other = |one: &&Recent| one.look.tid != fault.tid && one.is_near(fault.at);
+fn found(fault: &BegunFault, before: &[RecentFault]) -> FaultCause {
+    let is_other = |one: &&RecentFault| one.look.tid != fault.tid && one.is_near(fault.at);
     let others = || before.iter().filter(is_other);
-    let write = others().rev().find(|one| one.look.access == Access::Write);
+    let write = others().rev().find(|one| one.look.access == AccessKind::Write);
     match (fault.access, write) {
         _ if others().next().is_none() => fault.cause,
-        (Access::Unknown, _) => fault.cause,
-        (Access::Read | Access::Execute, _) => Cause::Absent,
-        (Access::Write, Some(write)) => found_beside(fault, write),
-        (Access::Write, None) => {
+        (AccessKind::Unknown, _) => fault.cause,
+        (AccessKind::Read | AccessKind::Execute, _) => FaultCause::Absent,
+        (AccessKind::Write, Some(write)) => found_beside(fault, write),
+        (AccessKind::Write, None) => {
             let first = others().filter_map(|read| read.ended).min();
             let was_there = first.is_some_and(|end| end.0.saturating_add(ENTRY.0) < fault.at.0);
             match fault.cause {
-                Cause::Protection if !was_there => Cause::Absent,
+                FaultCause::Protection if !was_there => FaultCause::Absent,
                 cause => cause,
             }
         }
@@ -143,14 +143,16 @@ fn found(fault: &Look, before: &[Recent]) -> Cause {
 }
 
 /// What the write `fault` found when it raced with the write `other`.
-fn found_beside(fault: &Look, other: &Recent) -> Cause {
+fn found_beside(fault: &BegunFault, other: &RecentFault) -> FaultCause {
     let is_early = fault.at.0.saturating_sub(other.look.at.0) < TAKEN_OUT.0;
     match (fault.cause, other.look.cause) {
-        (Cause::Absent, Cause::Protection) if other.is_under_way(fault.at) && is_early => {
-            Cause::Protection
+        (FaultCause::Absent, FaultCause::Protection)
+            if other.is_under_way(fault.at) && is_early =>
+        {
+            FaultCause::Protection
         }
-        (Cause::Protection, Cause::Protection) if is_early => Cause::Protection,
-        (Cause::Protection, Cause::Absent | Cause::Protection) => Cause::Absent,
+        (FaultCause::Protection, FaultCause::Protection) if is_early => FaultCause::Protection,
+        (FaultCause::Protection, FaultCause::Absent | FaultCause::Protection) => FaultCause::Absent,
         (cause, _) => cause,
     }
 }
@@ -158,23 +160,23 @@ fn found_beside(fault: &Look, other: &Recent) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Access::{Execute, Read, Unknown, Write};
-    use Cause::{Absent, Protection};
+    use AccessKind::{Execute, Read, Unknown, Write};
+    use FaultCause::{Absent, Protection};
 
     const PAGE: Page = (1, 7);
 
-    fn look(tid: i32, at: u64, access: Access, cause: Cause) -> Look {
-        Look { tid, at: Nanos(at), access, cause, is_reported: false }
+    fn look(tid: i32, at: u64, access: AccessKind, cause: FaultCause) -> BegunFault {
+        BegunFault { tid, at: Nanos(at), access, cause, is_reported: false }
     }
 
-    fn begin(races: &mut Races, page: Page, tid: i32, at: u64) -> Option<i32> {
+    fn begin(races: &mut FaultRaces, page: Page, tid: i32, at: u64) -> Option<i32> {
         races.begin(page, look(tid, at, Write, Absent))
     }
 
     #[test]
     fn faults_race_while_they_overlap_and_shortly_after() {
         let at = Nanos;
-        let mut races = Races::default();
+        let mut races = FaultRaces::default();
         assert_eq!(begin(&mut races, PAGE, 1, 100), None);
         assert_eq!(begin(&mut races, PAGE, 2, 200), Some(1));
         assert_eq!(begin(&mut races, (2, 7), 3, 200), None);
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten() {
-        let mut races = Races::default();
+        let mut races = FaultRaces::default();
         for page in 0..1000 {
             begin(&mut races, (1, page), 1, page * 1000);
             races.end((1, page), 1, Nanos(page * 1000));
@@ -201,13 +203,13 @@ mod tests {
 
     /// What the last of these faults found. Each has a beginning, an end, an access and what the kernel saw,
     /// and a separate thread.
-    fn last_found(faults: &[(u64, u64, Access, Cause)]) -> Cause {
+    fn last_found(faults: &[(u64, u64, AccessKind, FaultCause)]) -> FaultCause {
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (number, (begun, ended, ..)) in faults.iter().enumerate() {
             events.extend([(*begun, false, number), (*ended, true, number)]);
         }
         events.sort_unstable();
-        let mut races = Races::default();
+        let mut races = FaultRaces::default();
         let mut causes = vec![None; faults.len()];
         for (at, is_end, number) in events {
             let (.., access, cause) = faults[number];
@@ -246,7 +248,10 @@ mod tests {
         let read = (0, 2500, Read, Absent);
         assert_eq!(last_found(&[read, (9000, 9900, Write, Protection)]), Protection);
         assert_eq!(last_found(&[read, (2600, 9900, Write, Protection)]), Absent);
-        assert_eq!(last_found(&[read, (2600, 9900, Write, Cause::Unknown)]), Cause::Unknown);
+        assert_eq!(
+            last_found(&[read, (2600, 9900, Write, FaultCause::Unknown)]),
+            FaultCause::Unknown
+        );
     }
 
     #[test]
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(last_found(&[(0, 10, Read, Protection)]), Protection, "no race");
         let write = (0, 10, Write, Absent);
         assert_eq!(last_found(&[write, (5, 20, Unknown, Protection)]), Protection);
-        assert_eq!(last_found(&[write, (5, 20, Write, Cause::Unknown)]), Cause::Unknown);
+        assert_eq!(last_found(&[write, (5, 20, Write, FaultCause::Unknown)]), FaultCause::Unknown);
         assert_eq!(last_found(&[(0, 10, Unknown, Absent), (5, 20, Execute, Protection)]), Absent);
         // Given back after a copy, and touched again.
         assert_eq!(last_found(&[(0, 10, Write, Protection), (900, 990, Write, Absent)]), Absent);
@@ -263,9 +268,9 @@ mod tests {
 
     #[test]
     fn the_processors_own_word_stays() {
-        let mut races = Races::default();
+        let mut races = FaultRaces::default();
         races.begin(PAGE, look(1, 0, Write, Absent));
-        races.begin(PAGE, Look { is_reported: true, ..look(2, 5, Read, Protection) });
+        races.begin(PAGE, BegunFault { is_reported: true, ..look(2, 5, Read, Protection) });
         assert_eq!(races.cause(PAGE, 2), Some(Protection));
         assert_eq!(races.cause(PAGE, 3), None);
         assert_eq!(races.cause((9, 9), 2), None);

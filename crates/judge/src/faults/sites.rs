@@ -4,10 +4,10 @@
 //! of its faults: a compiler moves code and puts other code in its place. If the code has changed, it is
 //! unknown which version faulted, and so is what the fault was about.
 
-use super::access::{self, Instruction};
+use super::access::{self, FaultInstruction};
 use pagewise_model::Bytes;
-use pagewise_model::fault::event::{Begin, FrameRegisters};
-use pagewise_model::fault::{MadeFunction, Origin, Site, StackEnd};
+use pagewise_model::fault::event::{FaultBegin, FrameRegisters};
+use pagewise_model::fault::{FaultSite, InstructionOrigin, MadeFunction, StackEnd};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ pub(super) const VDSO: &str = "[vdso]";
 
 /// Where an instruction comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Code {
+pub(super) struct CodeKey {
     pub(super) path: u32,
     /// Offset in the file. For code of no file, the address.
     pub(super) offset: u64,
@@ -47,7 +47,7 @@ pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
 /// The result of walking a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Walk {
+pub struct StackWalk {
     /// The instruction and the return addresses, innermost first.
     pub addresses: Vec<u64>,
     /// Why there is no further one.
@@ -55,14 +55,14 @@ pub struct Walk {
 }
 
 /// Gives the code of programs and its names.
-pub trait Image {
+pub trait CodeSource {
     /// The bytes from there on, up to the length of the longest instruction. Empty if they cannot be read or
     /// are not x86-64 code.
     fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8>;
     /// The function at `offset` of file `path`. A kernel function if the path is [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
     /// The source of the instruction at each of these offsets of file `path`, if there is debug information.
-    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin>;
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<InstructionOrigin>;
     /// The function at `address` that process `pid` made as it ran.
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction>;
     /// Walks a stack of process `pid` whose innermost `bytes` were copied.
@@ -72,40 +72,40 @@ pub trait Image {
         registers: &FrameRegisters,
         bytes: &[u8],
         code: FindCode<'_>,
-    ) -> Walk;
+    ) -> StackWalk;
 }
 
 /// Kernel addresses are those with the highest bit set.
-const fn is_kernel(code: &Code) -> bool {
+const fn is_kernel(code: &CodeKey) -> bool {
     code.path == 0 && code.offset >> 63 == 1
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sites {
-    all: Vec<(Code, Instruction)>,
-    numbers: FxHashMap<Code, u32>,
+pub(super) struct FaultSites {
+    all: Vec<(CodeKey, FaultInstruction)>,
+    numbers: FxHashMap<CodeKey, u32>,
     /// Those of no file, by process and address.
-    made: FxHashMap<(i32, u64), Made>,
+    made: FxHashMap<(i32, u64), GeneratedInstruction>,
 }
 
 /// An instruction of no file, as it was last seen.
 #[derive(Debug)]
-struct Made {
+struct GeneratedInstruction {
     bytes: Vec<u8>,
-    instruction: Instruction,
+    instruction: FaultInstruction,
 }
 
-static NOTHING: Instruction = Instruction::UNKNOWN;
+static NOTHING: FaultInstruction = FaultInstruction::UNKNOWN;
 
-impl Sites {
+impl FaultSites {
     /// Number and decoded form of the instruction that `begin` is of; `path` is that of `code`.
     pub(super) fn find(
         &mut self,
-        code: Code,
+        code: CodeKey,
         path: &str,
-        begin: &Begin,
-        images: &mut dyn Image,
-    ) -> (u32, &Instruction) {
+        begin: &FaultBegin,
+        images: &mut dyn CodeSource,
+    ) -> (u32, &FaultInstruction) {
         let place =
             CodePlace { path, offset: code.offset, pid: begin.pid, address: begin.ip_address };
         let is_made = code.path == 0 && !begin.in_kernel;
@@ -123,12 +123,12 @@ impl Sites {
     }
 
     /// The instruction of no file at `place`, if it is known which one faulted.
-    fn made(&mut self, place: &CodePlace<'_>, images: &mut dyn Image) -> &Instruction {
+    fn made(&mut self, place: &CodePlace<'_>, images: &mut dyn CodeSource) -> &FaultInstruction {
         let bytes = images.bytes(place);
         match self.made.entry((place.pid, place.address)) {
             Entry::Vacant(free) => {
                 let instruction = access::decode(&bytes, place.address);
-                &free.insert(Made { bytes, instruction }).instruction
+                &free.insert(GeneratedInstruction { bytes, instruction }).instruction
             }
             Entry::Occupied(known) => {
                 let known = known.into_mut();
@@ -138,7 +138,7 @@ impl Sites {
                 }
                 let instruction = access::decode(&bytes, place.address);
                 let is_same = known.bytes.is_empty() || instruction == known.instruction;
-                *known = Made { bytes, instruction };
+                *known = GeneratedInstruction { bytes, instruction };
                 if is_same { &known.instruction } else { &NOTHING }
             }
         }
@@ -150,30 +150,34 @@ impl Sites {
     }
 
     /// Where one of them is.
-    pub(super) fn code(&self, number: u32) -> Option<Code> {
+    pub(super) fn code(&self, number: u32) -> Option<CodeKey> {
         self.all.get(number as usize).map(|(code, _)| *code)
     }
 
     /// Where each of them is.
-    pub(super) fn codes(&self) -> impl Iterator<Item = Code> {
+    pub(super) fn codes(&self) -> impl Iterator<Item = CodeKey> {
         self.all.iter().map(|(code, _)| *code)
     }
 }
 
 /// Code without a name yet; `path` gives the name of a file.
-pub(super) fn unnamed(code: Code, path: &dyn Fn(u32) -> String) -> Site {
+pub(super) fn unnamed(code: CodeKey, path: &dyn Fn(u32) -> String) -> FaultSite {
     let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
-    Site { path, offset_bytes: Bytes(code.offset), ..Site::default() }
+    FaultSite { path, offset_bytes: Bytes(code.offset), ..FaultSite::default() }
 }
 
 /// Gives `sites` their functions; those of scripts have their lines as well. `codes` are theirs.
-pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn Image) {
+pub(super) fn add_functions(
+    sites: &mut [FaultSite],
+    codes: &[CodeKey],
+    images: &mut dyn CodeSource,
+) {
     for (site, code) in sites.iter_mut().zip(codes) {
         if !site.path.is_empty() {
             site.function = images.function(&site.path, site.offset_bytes.0);
         } else if let Some(made) = images.made_function(code.maker, code.offset) {
             let MadeFunction { function, source, is_script } = made;
-            *site = Site { function: Some(function), source, is_script, ..site.clone() };
+            *site = FaultSite { function: Some(function), source, is_script, ..site.clone() };
         }
     }
 }
@@ -181,10 +185,10 @@ pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn
 /// Gives `sites` their source lines and inlined functions. Works file by file, because debug information is
 /// large.
 pub(super) fn add_origins<'a>(
-    sites: impl IntoIterator<Item = &'a mut Site>,
-    images: &mut dyn Image,
+    sites: impl IntoIterator<Item = &'a mut FaultSite>,
+    images: &mut dyn CodeSource,
 ) {
-    let mut files: BTreeMap<String, Vec<&mut Site>> = BTreeMap::new();
+    let mut files: BTreeMap<String, Vec<&mut FaultSite>> = BTreeMap::new();
     for site in sites.into_iter().filter(|site| !site.path.is_empty() && site.path != KERNEL) {
         files.entry(site.path.clone()).or_default().push(site);
     }
@@ -201,19 +205,19 @@ mod tests {
     use super::super::tests::Blind;
     use super::*;
     use pagewise_model::PageSize;
-    use pagewise_model::fault::Access;
+    use pagewise_model::fault::AccessKind;
 
     /// A program that makes its code: what stands there now.
     struct Maker(Vec<u8>);
 
-    impl Image for Maker {
+    impl CodeSource for Maker {
         fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
             self.0.clone()
         }
         fn function(&mut self, path: &str, offset: u64) -> Option<String> {
             Blind.function(path, offset)
         }
-        fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+        fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<InstructionOrigin> {
             Blind.origins(path, offsets)
         }
         fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
@@ -225,14 +229,14 @@ mod tests {
             registers: &FrameRegisters,
             bytes: &[u8],
             code: FindCode<'_>,
-        ) -> Walk {
+        ) -> StackWalk {
             Blind.walk(pid, registers, bytes, code)
         }
     }
 
     /// What is reported of a fault of process `pid` in code of no file.
-    fn said(sites: &mut Sites, pid: i32, code: &[u8]) -> Access {
-        let begin = Begin {
+    fn said(sites: &mut FaultSites, pid: i32, code: &[u8]) -> AccessKind {
+        let begin = FaultBegin {
             pid,
             tid: pid,
             address: 0x7000_0000,
@@ -241,7 +245,7 @@ mod tests {
             page_bytes: Some(Bytes(0)),
             registers: None,
         };
-        let at = Code { path: 0, offset: begin.ip_address, maker: pid };
+        let at = CodeKey { path: 0, offset: begin.ip_address, maker: pid };
         let (_, instruction) = sites.find(at, "", &begin, &mut Maker(code.to_vec()));
         access::classify(&begin, instruction, PageSize::BASE_4K)
     }
@@ -253,22 +257,22 @@ mod tests {
 
     #[test]
     fn made_code_is_looked_at_with_each_fault() {
-        let mut sites = Sites::default();
+        let mut sites = FaultSites::default();
         let all = [WRITE, WRITE, READ, READ, READ_ON, &[], WRITE, WRITE];
         let said = all.map(|code| said(&mut sites, 7, code));
-        use Access::{Read, Unknown, Write};
+        use AccessKind::{Read, Unknown, Write};
         // If the code changed, it could have been either instruction.
         assert_eq!(said, [Write, Write, Unknown, Read, Read, Read, Unknown, Write]);
     }
 
     #[test]
     fn made_code_is_that_of_its_process() {
-        let mut sites = Sites::default();
-        assert_eq!(said(&mut sites, 7, &[]), Access::Unknown);
-        assert_eq!(said(&mut sites, 7, WRITE), Access::Write, "it could not be read before");
-        assert_eq!(said(&mut sites, 8, READ), Access::Read);
+        let mut sites = FaultSites::default();
+        assert_eq!(said(&mut sites, 7, &[]), AccessKind::Unknown);
+        assert_eq!(said(&mut sites, 7, WRITE), AccessKind::Write, "it could not be read before");
+        assert_eq!(said(&mut sites, 8, READ), AccessKind::Read);
         sites.forget(7);
-        assert_eq!(said(&mut sites, 7, READ), Access::Read, "after an exec it is other code");
+        assert_eq!(said(&mut sites, 7, READ), AccessKind::Read, "after an exec it is other code");
         assert_eq!(sites.codes().count(), 2, "one of each process");
     }
 }

@@ -1,14 +1,15 @@
 //! The end of an analysis: sums, names and the account.
 
-use super::callers::{self, Attribution};
-use super::interned::Interned;
+use super::callers::{self, FaultAttribution};
+use super::interned::InternedValues;
 use super::libraries;
-use super::sites::{self, Code};
-use super::stacks::Walked;
-use super::{Analysis, Close, Image, NO_ENDS};
+use super::sites::{self, CodeKey};
+use super::stacks::WalkedStack;
+use super::{CodeSource, FaultAnalysis, FaultClose, NO_ENDS};
 use pagewise_model::fault::{
-    Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, MemorySite, MemorySites,
-    MemoryStack, Names, PlaceTally, Served, Site, SourceLine, Stack, Stacks, Step,
+    CallerStack, FaultCallers, FaultNames, FaultOutcome, FaultReport, FaultSite, FunctionTally,
+    GroupTally, MemorySite, MemorySites, MemoryStack, PageFault, PlaceTally, RecordingEnd,
+    RecordingMethod, SourceLine, StackRecording,
 };
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::collections::HashMap;
@@ -18,15 +19,15 @@ const MOST_NAMED: usize = 40;
 /// Stacks of memory that are kept.
 const MOST_STACKS: usize = 1000;
 
-impl Analysis {
+impl FaultAnalysis {
     /// The result of all events. `ending` says how the recording ended; `images` names functions and lines.
     /// The list of faults is empty unless it was wanted.
     #[must_use]
     pub fn conclude(
         mut self,
-        ending: &Ending,
-        images: &mut dyn Image,
-    ) -> (FaultReport, Names, Vec<Fault>) {
+        ending: &RecordingEnd,
+        images: &mut dyn CodeSource,
+    ) -> (FaultReport, FaultNames, Vec<PageFault>) {
         let mut open: Vec<_> = self.open.iter().map(|(tid, open)| (open.at, *tid)).collect();
         open.sort_unstable();
         for (_, tid) in open {
@@ -41,12 +42,12 @@ impl Analysis {
     /// Which code touched the memory held at the last call of [`Self::hold`]. `images` names functions and
     /// lines.
     #[must_use]
-    pub fn memory_sites(self, images: &mut dyn Image) -> MemorySites {
+    pub fn memory_sites(self, images: &mut dyn CodeSource) -> MemorySites {
         let names = self.names(images);
         let held = self.holders.held;
         let own = libraries::without_libraries(&names);
-        let attribution = Attribution::new(&own, Vec::new());
-        let mut by_site: HashMap<&Site, Bytes> = HashMap::new();
+        let attribution = FaultAttribution::new(&own, Vec::new());
+        let mut by_site: HashMap<&FaultSite, Bytes> = HashMap::new();
         let mut by_stack: HashMap<Vec<String>, Bytes> = HashMap::new();
         for ((site, stack), bytes) in &held.by {
             if let Some(behind) = attribution.behind(*site, *stack) {
@@ -75,57 +76,61 @@ impl Analysis {
         if self.sees.from_start {
             self.give_up(at, tid, WHY);
         } else {
-            self.close(at, tid, Close::Unreported(WHY));
+            self.close(at, tid, FaultClose::Unreported(WHY));
         }
     }
 
     /// What the faults refer to.
-    fn names(&self, images: &mut dyn Image) -> Names {
+    fn names(&self, images: &mut dyn CodeSource) -> FaultNames {
         let path = |number| self.spaces.path(number).to_owned();
-        let mut codes = Interned::default();
-        let stack = |walked: &Walked| Stack {
+        let mut codes = InternedValues::default();
+        let stack = |walked: &WalkedStack| CallerStack {
             frames: walked.frames.iter().map(|code| codes.number(code)).collect(),
             end: walked.end,
         };
         let stacks = self.taken.all().iter().map(stack).collect();
-        let site = |code: Code| sites::unnamed(code, &path);
+        let site = |code: CodeKey| sites::unnamed(code, &path);
         let frames = codes.all().iter().copied().map(site).collect();
         let sites = self.sites.codes().map(site).collect();
-        let mut names = Names { places: self.spaces.places(), sites, frames, stacks };
+        let mut names = FaultNames { places: self.spaces.places(), sites, frames, stacks };
         if self.wanted.names {
             sites::add_functions(&mut names.frames, codes.all(), images);
-            let codes: Vec<Code> = self.sites.codes().collect();
+            let codes: Vec<CodeKey> = self.sites.codes().collect();
             sites::add_functions(&mut names.sites, &codes, images);
             sites::add_origins(names.sites.iter_mut().chain(&mut names.frames), images);
         }
         names
     }
 
-    fn ordered_list(&mut self) -> Vec<Fault> {
+    fn ordered_list(&mut self) -> Vec<PageFault> {
         let mut list = std::mem::take(&mut self.list);
         list.sort_by_key(|fault| fault.since_first_ns);
         for (order, fault) in (0..).zip(&mut list) {
             fault.order = order;
-            if self.lost > 0 && fault.served == Served::No {
-                fault.served = Served::Unknown;
+            if self.lost > 0 && fault.served == FaultOutcome::No {
+                fault.served = FaultOutcome::Unknown;
                 fault.latency_ns = Fact::missing("its end may be among the lost records");
             }
         }
         list
     }
 
-    fn report(&mut self, ending: &Ending, names: &Names) -> FaultReport {
+    fn report(&mut self, ending: &RecordingEnd, names: &FaultNames) -> FaultReport {
         let by_site = self.by_site.ranked();
         let stacks = self.sites.codes().map(|code| self.taken.by_code(code)).collect();
         let own = libraries::without_libraries(names);
-        let attribution = Attribution::new(&own, stacks);
+        let attribution = FaultAttribution::new(&own, stacks);
         let latencies = self.latencies.latencies();
         let none = || match self.sees.all_ends {
             true => Fact::missing("no fault was recorded completely"),
             false => Fact::missing(NO_ENDS),
         };
         FaultReport {
-            step: if self.sees.kernel { Step::PerfAll } else { Step::PerfUser },
+            step: if self.sees.kernel {
+                RecordingMethod::PerfAll
+            } else {
+                RecordingMethod::PerfUser
+            },
             has_ends: self.sees.all_ends,
             has_error_codes: self.sees.error_codes,
             attached: ending.attached.clone(),
@@ -160,7 +165,7 @@ impl Analysis {
         }
     }
 
-    fn places(&self, names: &Names) -> Vec<PlaceTally> {
+    fn places(&self, names: &FaultNames) -> Vec<PlaceTally> {
         let ranked = self.by_place.ranked().into_iter().take(MOST_NAMED);
         let named = ranked.filter_map(|group| {
             let place = names.places.get(group.kind as usize)?.clone();
@@ -169,9 +174,13 @@ impl Analysis {
         named.collect()
     }
 
-    fn callers(&self, by_site: &[GroupTally<u32>], attribution: &Attribution<'_>) -> Fact<Callers> {
+    fn callers(
+        &self,
+        by_site: &[GroupTally<u32>],
+        attribution: &FaultAttribution<'_>,
+    ) -> Fact<FaultCallers> {
         let asked = self.wanted.stacks;
-        if asked == Stacks::None {
+        if asked == StackRecording::None {
             return Fact::missing("no stacks were requested (--stacks)");
         }
         if self.taken.count() == 0 && self.total.faults > 0 {
@@ -182,30 +191,30 @@ impl Analysis {
 }
 
 /// The functions of a stack, the outermost first; those of scripts with the line where they begin.
-fn frames(names: &Names, site: u32, stack: Option<u32>) -> Vec<String> {
+fn frames(names: &FaultNames, site: u32, stack: Option<u32>) -> Vec<String> {
     let stack = stack.and_then(|stack| names.stacks.get(stack as usize));
     let callers = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
     let callers = callers.filter_map(|frame| names.frames.get(*frame as usize));
     let all = callers.chain(names.sites.get(site as usize));
     let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let name =
-        |site: &Site, (function, line): (Option<&str>, Option<&SourceLine>)| match (function, line)
-        {
-            (Some(function), Some(line)) if site.is_script => {
-                format!("{function} {}:{}", file(&line.file), line.line)
-            }
-            (Some(function), _) => function.to_owned(),
-            (None, _) if site.path.is_empty() => "[made code]".to_owned(),
-            (None, _) => format!("[{}]", file(&site.path)),
-        };
-    let nested = |site: &Site| -> Vec<String> {
+    let name = |site: &FaultSite, (function, line): (Option<&str>, Option<&SourceLine>)| match (
+        function, line,
+    ) {
+        (Some(function), Some(line)) if site.is_script => {
+            format!("{function} {}:{}", file(&line.file), line.line)
+        }
+        (Some(function), _) => function.to_owned(),
+        (None, _) if site.path.is_empty() => "[made code]".to_owned(),
+        (None, _) => format!("[{}]", file(&site.path)),
+    };
+    let nested = |site: &FaultSite| -> Vec<String> {
         site.nested().into_iter().rev().map(|one| name(site, one)).collect()
     };
     all.flat_map(nested).collect()
 }
 
 /// The instructions of one line of one function together, the largest first.
-fn by_line(mut sites: Vec<(&Site, Bytes)>) -> Vec<MemorySite> {
+fn by_line(mut sites: Vec<(&FaultSite, Bytes)>) -> Vec<MemorySite> {
     sites.sort_by_key(|(site, _)| (callers::line(site), site.offset_bytes));
     let mut all: Vec<MemorySite> = Vec::new();
     for (site, bytes) in sites {
@@ -219,7 +228,7 @@ fn by_line(mut sites: Vec<(&Site, Bytes)>) -> Vec<MemorySite> {
     all
 }
 
-fn functions(by_site: &[GroupTally<u32>], names: &Names) -> Vec<FunctionTally> {
+fn functions(by_site: &[GroupTally<u32>], names: &FaultNames) -> Vec<FunctionTally> {
     let site = |number: u32| names.sites.get(number as usize);
     callers::by_function(by_site.iter().filter_map(|group| Some((site(group.kind)?, group.tally))))
 }

@@ -3,25 +3,28 @@ mod summary;
 
 use super::*;
 use pagewise_model::constructed;
-use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
-use pagewise_model::fault::{
-    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, MadeFunction,
-    Origin, Phase, SourceLine, Stacks, ThreadCalls,
+use pagewise_model::fault::event::{
+    FaultBegin, FaultEnd, FaultErrorCode, FrameRegisters, MapEvent, OperandRegisters,
 };
-use pagewise_model::usage::Usage;
+use pagewise_model::fault::{
+    CallKind, CallSpan, CallTally, ExecCounts, FaultAround, FaultReport, InstructionOrigin,
+    MadeFunction, ProgramPhase, RecordingEnd, RepeatFaultReason, SourceLine, StackRecording,
+    ThreadCalls,
+};
+use pagewise_model::usage::ProgramUsage;
 
 /// No code and no names.
 pub(super) struct Blind;
 
-impl Image for Blind {
+impl CodeSource for Blind {
     fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
         Vec::new()
     }
     fn function(&mut self, _path: &str, _offset: u64) -> Option<String> {
         None
     }
-    fn origins(&mut self, _path: &str, offsets: &[u64]) -> Vec<Origin> {
-        vec![Origin::default(); offsets.len()]
+    fn origins(&mut self, _path: &str, offsets: &[u64]) -> Vec<InstructionOrigin> {
+        vec![InstructionOrigin::default(); offsets.len()]
     }
     fn made_function(&mut self, _pid: i32, _at: u64) -> Option<MadeFunction> {
         None
@@ -32,23 +35,23 @@ impl Image for Blind {
         _registers: &FrameRegisters,
         _bytes: &[u8],
         _code: FindCode<'_>,
-    ) -> Walk {
-        Walk { addresses: Vec::new(), end: StackEnd::NoTable }
+    ) -> StackWalk {
+        StackWalk { addresses: Vec::new(), end: StackEnd::NoTable }
     }
 }
 
 /// Every instruction is `mov [rax], rdx`; a function for each 256 bytes of a file, a line for each 16.
 pub(super) struct Writes;
 
-impl Image for Writes {
+impl CodeSource for Writes {
     fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
         vec![0x48, 0x89, 0x10]
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         Some(format!("{path}#{}", offset / 256))
     }
-    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
-        let line = |offset: &u64| Origin {
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<InstructionOrigin> {
+        let line = |offset: &u64| InstructionOrigin {
             source: Some(SourceLine { file: format!("{path}.c"), line: (offset / 16) as u32 }),
             inlined: Vec::new(),
         };
@@ -66,60 +69,60 @@ impl Image for Writes {
         registers: &FrameRegisters,
         bytes: &[u8],
         code: FindCode<'_>,
-    ) -> Walk {
+    ) -> StackWalk {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let found = words.filter(|word| code(*word).is_some());
         let addresses = [registers.ip_address].into_iter().chain(found).collect();
-        Walk { addresses, end: StackEnd::Outermost }
+        StackWalk { addresses, end: StackEnd::Outermost }
     }
 }
 
-pub(super) fn usage(minor_faults: u64, major_faults: u64) -> Usage {
-    Usage { wall_ns: Nanos::millis(1), minor_faults, major_faults, ..constructed::usage() }
+pub(super) fn usage(minor_faults: u64, major_faults: u64) -> ProgramUsage {
+    ProgramUsage { wall_ns: Nanos::millis(1), minor_faults, major_faults, ..constructed::usage() }
 }
 
 pub(super) const IP: u64 = 0x40_1000;
 pub(super) const DATA: u64 = 0x70_0000;
 
-pub(super) fn begin(at: u64, tid: i32, address: u64) -> Event {
-    let begin = Begin {
+pub(super) fn begin(at: u64, tid: i32, address: u64) -> FaultEvent {
+    let begin = FaultBegin {
         pid: 1,
         tid,
         address,
         ip_address: IP,
         page_bytes: Some(Bytes(0)),
-        registers: Some(Registers { source: 0, target: 0, stack: 0x7ff0_0000 }),
+        registers: Some(OperandRegisters { source: 0, target: 0, stack: 0x7ff0_0000 }),
         in_kernel: false,
     };
-    Event { at_ns: Nanos(at), what: What::Begin(begin) }
+    FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::Begin(begin) }
 }
 
-fn in_kernel(mut event: Event) -> Event {
-    if let What::Begin(begin) = &mut event.what {
+fn in_kernel(mut event: FaultEvent) -> FaultEvent {
+    if let FaultEventPayload::Begin(begin) = &mut event.what {
         begin.in_kernel = true;
         begin.ip_address = u64::MAX - 7;
     }
     event
 }
 
-pub(super) fn present(mut event: Event) -> Event {
-    if let What::Begin(begin) = &mut event.what {
+pub(super) fn present(mut event: FaultEvent) -> FaultEvent {
+    if let FaultEventPayload::Begin(begin) = &mut event.what {
         begin.page_bytes = Some(Bytes(4096));
     }
     event
 }
 
-pub(super) fn end(at: u64, tid: i32, address: u64, is_major: bool) -> Event {
-    let end = End { tid, address, page_bytes: Some(Bytes(4096)), is_major };
-    Event { at_ns: Nanos(at), what: What::End(end) }
+pub(super) fn end(at: u64, tid: i32, address: u64, is_major: bool) -> FaultEvent {
+    let end = FaultEnd { tid, address, page_bytes: Some(Bytes(4096)), is_major };
+    FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::End(end) }
 }
 
-fn lost(at: u64) -> Event {
-    Event { at_ns: Nanos(at), what: What::Lost { records: 3 } }
+fn lost(at: u64) -> FaultEvent {
+    FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::Lost { records: 3 } }
 }
 
-pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Event {
-    let map = Map {
+pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> FaultEvent {
+    let map = MapEvent {
         pid: 1,
         start_address: start,
         size_bytes: Bytes(size),
@@ -129,44 +132,44 @@ pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Eve
         path: path.to_owned(),
         file: None,
     };
-    Event { at_ns: Nanos(0), what: What::Map(map) }
+    FaultEvent { at_ns: Nanos(0), what: FaultEventPayload::Map(map) }
 }
 
 /// The options of a recording, and what it sees.
-pub(super) fn options(kernel: bool) -> (Wanted, Sees) {
-    let wanted = Wanted {
+pub(super) fn options(kernel: bool) -> (FaultRecordingOptions, RecordingScope) {
+    let wanted = FaultRecordingOptions {
         list: true,
         latency: true,
         calls: false,
-        stacks: Stacks::Sampled,
+        stacks: StackRecording::Sampled,
         names: true,
         debug_files: false,
         exact: false,
         made_maps: false,
         sites: false,
     };
-    (wanted, Sees { kernel, all_ends: true, error_codes: false, from_start: true })
+    (wanted, RecordingScope { kernel, all_ends: true, error_codes: false, from_start: true })
 }
 
-fn ending(used: &Usage, exec: &Fact<ExecCounts>) -> Ending {
-    Ending::of_started(used.clone(), exec.clone(), Fact::missing("not followed"))
+fn ending(used: &ProgramUsage, exec: &Fact<ExecCounts>) -> RecordingEnd {
+    RecordingEnd::of_started(used.clone(), exec.clone(), Fact::missing("not followed"))
 }
 
 pub(super) fn analyse(
-    events: impl IntoIterator<Item = Event>,
-    (wanted, sees): (Wanted, Sees),
-    used: &Usage,
+    events: impl IntoIterator<Item = FaultEvent>,
+    (wanted, sees): (FaultRecordingOptions, RecordingScope),
+    used: &ProgramUsage,
     exec: &Fact<ExecCounts>,
-    images: &mut dyn Image,
-) -> (FaultReport, pagewise_model::fault::Names, Vec<Fault>) {
-    let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
+    images: &mut dyn CodeSource,
+) -> (FaultReport, pagewise_model::fault::FaultNames, Vec<PageFault>) {
+    let mut analysis = FaultAnalysis::new(PageSize::BASE_4K, wanted, sees);
     for event in events {
         analysis.take(event, images);
     }
     analysis.conclude(&ending(used, exec), images)
 }
 
-pub(super) fn plain(events: impl IntoIterator<Item = Event>) -> (FaultReport, Vec<Fault>) {
+pub(super) fn plain(events: impl IntoIterator<Item = FaultEvent>) -> (FaultReport, Vec<PageFault>) {
     let none = Fact::missing("not asked");
     let (report, _, faults) = analyse(events, options(false), &usage(0, 0), &none, &mut Writes);
     (report, faults)
@@ -184,7 +187,8 @@ fn a_beginning_belongs_to_the_next_end_of_its_thread() {
         .iter()
         .map(|f| (f.order, f.tid, f.since_first_ns.0, f.latency_ns.known().map(|l| l.0), f.served))
         .collect();
-    let want = [(0, 1, 0, Some(70), Served::Minor), (1, 2, 10, Some(40), Served::Major)];
+    let want =
+        [(0, 1, 0, Some(70), FaultOutcome::Minor), (1, 2, 10, Some(40), FaultOutcome::Major)];
     assert_eq!(seen, want);
     assert_eq!((report.total.faults, report.total.major_faults), (2, 1));
     assert_eq!((report.total.time_ns, report.touched_pages), (Nanos(110), 2));
@@ -193,7 +197,7 @@ fn a_beginning_belongs_to_the_next_end_of_its_thread() {
 
 #[test]
 fn what_is_not_served_is_listed_and_never_mispaired() {
-    let exit = Event { at_ns: Nanos(900), what: What::Exit { pid: 1, tid: 1 } };
+    let exit = FaultEvent { at_ns: Nanos(900), what: FaultEventPayload::Exit { pid: 1, tid: 1 } };
     let (report, faults) = plain([
         begin(100, 1, DATA),
         begin(200, 1, DATA),
@@ -204,7 +208,7 @@ fn what_is_not_served_is_listed_and_never_mispaired() {
         begin(950, 2, DATA + 0x2000),
     ]);
     let served: Vec<_> = faults.iter().map(|f| f.served).collect();
-    assert_eq!(served, [Served::No, Served::Minor, Served::No, Served::No]);
+    assert_eq!(served, [FaultOutcome::No, FaultOutcome::Minor, FaultOutcome::No, FaultOutcome::No]);
     let reasons: Vec<_> = faults.iter().filter_map(|f| f.latency_ns.reason()).collect();
     assert!(reasons[0].contains("signal") && reasons[1].contains("thread ended"), "{reasons:?}");
     assert!(reasons[2].contains("recording ended"), "{reasons:?}");
@@ -217,7 +221,7 @@ fn what_is_not_served_is_listed_and_never_mispaired() {
 #[test]
 fn after_a_loss_a_missing_end_is_unknown() {
     let (report, faults) = plain([begin(1, 1, DATA), lost(2), begin(3, 1, DATA)]);
-    assert!(faults.iter().all(|f| f.served == Served::Unknown));
+    assert!(faults.iter().all(|f| f.served == FaultOutcome::Unknown));
     assert!(faults.iter().all(|f| f.latency_ns.reason().is_some_and(|why| why.contains("lost"))));
     assert_eq!((report.lost_records, report.unpaired_begins), (3, 2));
     assert!(report.account.failed_faults.reason().is_some());
@@ -233,9 +237,9 @@ fn a_second_fault_on_a_page_is_labelled_and_no_new_page() {
     ];
     let (report, faults) = plain(read_then_write);
     assert_eq!(faults[0].labels, []);
-    assert_eq!(faults[1].labels, [Label::Again, Label::CopyOnWrite]);
-    assert_eq!((faults[0].cause, faults[1].cause), (Cause::Absent, Cause::Protection));
-    assert_eq!((faults[1].access, faults[1].page_address), (Access::Write, DATA));
+    assert_eq!(faults[1].labels, [FaultLabel::Again, FaultLabel::CopyOnWrite]);
+    assert_eq!((faults[0].cause, faults[1].cause), (FaultCause::Absent, FaultCause::Protection));
+    assert_eq!((faults[1].access, faults[1].page_address), (AccessKind::Write, DATA));
     assert_eq!((report.touched_pages, report.total.again_faults), (1, 1));
 }
 
@@ -275,9 +279,13 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
         tally("execve", CallKind::Start, 20),
         tally("getdents64", CallKind::Copy, 1),
     ];
-    let inside = vec![Inside { tid: 1, from_ns: Nanos(3), until_ns: Nanos(5) }];
+    let inside = vec![CallSpan { tid: 1, from_ns: Nanos(3), until_ns: Nanos(5) }];
     let (wanted, sees) = options(true);
-    let mut analysis = Analysis::new(PageSize::BASE_4K, Wanted { calls: true, ..wanted }, sees);
+    let mut analysis = FaultAnalysis::new(
+        PageSize::BASE_4K,
+        FaultRecordingOptions { calls: true, ..wanted },
+        sees,
+    );
     for event in [
         begin(1, 1, DATA),
         end(2, 1, DATA, false),
@@ -289,7 +297,7 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
         analysis.take(event, &mut Blind);
     }
     let exec = Fact::Known(ExecCounts { minor_faults: 21, major_faults: 0 });
-    let ending = Ending {
+    let ending = RecordingEnd {
         calls: Fact::Known(ThreadCalls { calls: calls.clone(), inside }),
         ..ending(&usage(308, 0), &exec)
     };
@@ -305,8 +313,8 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
 #[test]
 fn the_processors_word_goes_before_what_is_inferred() {
     let code = |at, address, bits| {
-        let code = ErrorCode { tid: 1, address, bits };
-        Event { at_ns: Nanos(at), what: What::ErrorCode(code) }
+        let code = FaultErrorCode { tid: 1, address, bits };
+        FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::ErrorCode(code) }
     };
     let page = |n: u64| DATA + n * 0x1000;
     let fault = |(n, (reported, bits)): (u64, (u64, u64))| {
@@ -319,18 +327,19 @@ fn the_processors_word_goes_before_what_is_inferred() {
     let faults = plain(events).1;
     let seen: Vec<_> = faults.iter().map(|fault| (fault.access, fault.cause)).collect();
     let want = [
-        (Access::Read, Cause::Absent),
-        (Access::Execute, Cause::Absent),
-        (Access::Write, Cause::Protection),
-        (Access::Write, Cause::Absent),
+        (AccessKind::Read, FaultCause::Absent),
+        (AccessKind::Execute, FaultCause::Absent),
+        (AccessKind::Write, FaultCause::Protection),
+        (AccessKind::Write, FaultCause::Absent),
     ];
     assert_eq!(seen, want);
-    assert!(faults[2].labels.contains(&Label::CopyOnWrite));
+    assert!(faults[2].labels.contains(&FaultLabel::CopyOnWrite));
 }
 
 #[test]
 fn threads_on_one_page_at_one_time_are_labelled() {
-    let fork = Event { at_ns: Nanos(0), what: What::Fork { pid: 1, parent_pid: 1 } };
+    let fork =
+        FaultEvent { at_ns: Nanos(0), what: FaultEventPayload::Fork { pid: 1, parent_pid: 1 } };
     let (report, faults) = plain([
         fork,
         begin(100, 1, DATA),
@@ -344,14 +353,15 @@ fn threads_on_one_page_at_one_time_are_labelled() {
         present(begin(900_000, 1, DATA)),
         end(900_100, 1, DATA, false),
     ]);
-    let raced: Vec<_> = faults.iter().map(|f| f.labels.contains(&Label::Raced)).collect();
+    let raced: Vec<_> = faults.iter().map(|f| f.labels.contains(&FaultLabel::Raced)).collect();
     assert_eq!(raced, [true, true, true, false, false]);
     assert_eq!(report.total.raced_faults, 3);
 }
 
 #[test]
 fn what_another_thread_has_just_brought_in_was_absent() {
-    let fork = Event { at_ns: Nanos(0), what: What::Fork { pid: 1, parent_pid: 1 } };
+    let fork =
+        FaultEvent { at_ns: Nanos(0), what: FaultEventPayload::Fork { pid: 1, parent_pid: 1 } };
     let events = || {
         [
             fork.clone(),
@@ -366,16 +376,19 @@ fn what_another_thread_has_just_brought_in_was_absent() {
     };
     let (report, faults) = plain(events());
     let causes: Vec<_> = faults.iter().map(|fault| fault.cause).collect();
-    assert_eq!(causes, [Cause::Absent, Cause::Absent, Cause::Protection]);
-    assert_eq!(faults[1].labels, [Label::Again, Label::Raced]);
-    assert_eq!(faults[2].labels, [Label::Again, Label::CopyOnWrite]);
+    assert_eq!(causes, [FaultCause::Absent, FaultCause::Absent, FaultCause::Protection]);
+    assert_eq!(faults[1].labels, [FaultLabel::Again, FaultLabel::Raced]);
+    assert_eq!(faults[2].labels, [FaultLabel::Again, FaultLabel::CopyOnWrite]);
     let why: Vec<_> = report.churn.by_reason.iter().map(|group| group.kind).collect();
-    assert!(why.contains(&Again::Raced) && why.contains(&Again::Protection), "{why:?}");
+    assert!(
+        why.contains(&RepeatFaultReason::Raced) && why.contains(&RepeatFaultReason::Protection),
+        "{why:?}"
+    );
     // Without ends, it is unknown what the other threads were doing.
     let mut options = options(false);
     options.1.all_ends = false;
     let faults = analyse(events(), options, &usage(3, 0), &Fact::missing(""), &mut Writes).2;
-    assert_eq!(faults[1].cause, Cause::Protection);
+    assert_eq!(faults[1].cause, FaultCause::Protection);
 }
 
 #[test]
@@ -404,7 +417,7 @@ fn what_is_under_way_at_the_end_is_taken_in_the_order_of_time() {
     let (report, _) =
         plain(std::iter::once(file).chain((0..8).map(|n| begin(10 << n, n as i32 + 1, page(n)))));
     let phases: Vec<_> = report.by_phase.iter().map(|g| (g.kind, g.tally.faults)).collect();
-    assert_eq!(phases, [(Phase::Main, 2), (Phase::Steady, 6)]);
+    assert_eq!(phases, [(ProgramPhase::Main, 2), (ProgramPhase::Steady, 6)]);
 }
 
 #[test]
@@ -420,7 +433,7 @@ fn without_ends_a_fault_is_counted_and_not_timed() {
     let (report, _, faults) =
         analyse(events, options, &usage(2, 1), &Fact::missing(""), &mut Writes);
     let served: Vec<_> = faults.iter().map(|fault| fault.served).collect();
-    assert_eq!(served, [Served::Unknown, Served::Major, Served::Unknown]);
+    assert_eq!(served, [FaultOutcome::Unknown, FaultOutcome::Major, FaultOutcome::Unknown]);
     assert!(faults.iter().all(|f| f.latency_ns.reason().is_some_and(|w| w.contains("latency"))));
     assert!(report.latency.reason().is_some() && report.account.failed_faults.reason().is_some());
     assert_eq!((report.total.major_faults, report.total.time_ns), (1, Nanos(0)));
@@ -449,9 +462,11 @@ fn of_a_process_that_ran_before_and_runs_on_the_first_end_and_the_last_beginning
 #[test]
 fn a_recorded_program_is_explained() {
     const RECORDED: &str = include_str!("../../../../fixtures/faults/true.jsonl");
-    let events: Vec<Event> =
+    let events: Vec<FaultEvent> =
         RECORDED.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-    let begins = events.iter().filter(|event| matches!(event.what, What::Begin(_))).count() as u64;
+    let begins =
+        events.iter().filter(|event| matches!(event.what, FaultEventPayload::Begin(_))).count()
+            as u64;
     let exec = Fact::Known(ExecCounts { minor_faults: 23, major_faults: 0 });
     let used = usage(23 + begins, 0);
     let (report, names, faults) = analyse(events, options(false), &used, &exec, &mut Blind);
@@ -462,7 +477,7 @@ fn a_recorded_program_is_explained() {
     // The first one fetches the first instruction of the loader.
     let first = &faults[0];
     let place = &names.places[first.place as usize];
-    assert_eq!((first.access, place.kind), (Access::Execute, MappingKind::Code));
+    assert_eq!((first.access, place.kind), (AccessKind::Execute, MappingKind::Code));
     assert!(place.path.contains("ld-linux"), "{place:?}");
     assert!(report.by_kind.iter().all(|group| group.kind != MappingKind::Unknown));
     assert!(report.by_kind.iter().any(|group| group.kind == MappingKind::Stack));
@@ -475,8 +490,8 @@ fn a_recorded_program_is_explained() {
     assert!(data("libc.so") > 0 && data("/true") > 0);
     assert!(faults.windows(2).all(|two| two[0].since_first_ns <= two[1].since_first_ns));
     // The phases hold each fault once, and all but the kernel's work show.
-    let phases: Vec<Phase> = report.by_phase.iter().map(|group| group.kind).collect();
-    for phase in [Phase::Loader, Phase::Relocation, Phase::Main] {
+    let phases: Vec<ProgramPhase> = report.by_phase.iter().map(|group| group.kind).collect();
+    for phase in [ProgramPhase::Loader, ProgramPhase::Relocation, ProgramPhase::Main] {
         assert!(phases.contains(&phase), "{phases:?}");
     }
     assert_eq!(report.by_phase.iter().map(|group| group.tally.faults).sum::<u64>(), begins);

@@ -1,20 +1,21 @@
 //! Fault times for a diagnosis: the faults of one run by kind of cost, compared with a probe.
 
-use crate::faults::churn::{self, Circumstances};
+use crate::faults::churn::{self, RefaultCircumstances};
 use crate::faults::race::Page;
-use crate::faults::touched::Before;
+use crate::faults::touched::PageHistory;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::fault::event::Begin;
-use pagewise_model::fault::{Access, Again, Cause, FaultReport, MappingKind};
+use pagewise_model::fault::event::FaultBegin;
+use pagewise_model::fault::{AccessKind, FaultCause, FaultReport, MappingKind, RepeatFaultReason};
 use pagewise_model::look::TimedFaults;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// The kind of cost that a diagnosis counts a served fault as.
-pub(super) fn cost(open: &Open, is_major: bool) -> CostKind {
+pub(super) fn cost(open: &OpenFault, is_major: bool) -> CostKind {
     let is_of_file = open.offset.is_some();
     // A first write to a part of a program copies it at once.
-    let copies_part = is_of_file && open.kind == MappingKind::Data && open.access == Access::Write;
+    let copies_part =
+        is_of_file && open.kind == MappingKind::Data && open.access == AccessKind::Write;
     match open.kind {
         _ if is_major => CostKind::MajorFaults,
         _ if open.copies || copies_part => CostKind::CowFaults,
@@ -27,14 +28,14 @@ pub(super) fn cost(open: &Open, is_major: bool) -> CostKind {
 
 /// A program that touches so many fresh anonymous base pages that its other faults do not move the median.
 #[derive(Debug)]
-pub struct Probe<'a> {
+pub struct FaultProbe<'a> {
     /// Recorded in the same way as the program.
     pub recorded: &'a FaultReport,
     /// Its usage without recording.
-    pub plain: &'a Usage,
+    pub plain: &'a ProgramUsage,
 }
 
-impl Probe<'_> {
+impl FaultProbe<'_> {
     /// CPU time that recording adds to a fault.
     fn added(&self) -> Result<Nanos, String> {
         let recorded = match &self.recorded.usage {
@@ -56,7 +57,11 @@ impl Probe<'_> {
 
 /// The fault times of `program` compared with `probe`. `in_shown_run` is that of [`TimedFaults`].
 #[must_use]
-pub fn timed(program: &FaultReport, probe: &Probe<'_>, in_shown_run: bool) -> Fact<TimedFaults> {
+pub fn timed(
+    program: &FaultReport,
+    probe: &FaultProbe<'_>,
+    in_shown_run: bool,
+) -> Fact<TimedFaults> {
     if !(program.is_complete() && probe.recorded.is_complete()) {
         let lost = program.lost_records.saturating_add(probe.recorded.lost_records);
         return Fact::Missing(format!("their recording is incomplete ({lost} records lost)"));
@@ -74,21 +79,21 @@ pub fn timed(program: &FaultReport, probe: &Probe<'_>, in_shown_run: bool) -> Fa
 
 /// A fault under way.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFault {
     pub(super) at: Nanos,
-    pub(super) begin: Begin,
+    pub(super) begin: FaultBegin,
     pub(super) page: Page,
     pub(super) place: u32,
     pub(super) site: u32,
     pub(super) kind: MappingKind,
     pub(super) offset: Option<Bytes>,
     pub(super) is_shared: bool,
-    pub(super) access: Access,
-    pub(super) cause: Cause,
+    pub(super) access: AccessKind,
+    pub(super) cause: FaultCause,
     /// The previous state of its page, and other activity, when it began.
-    pub(super) before: Before,
-    pub(super) circumstances: Circumstances,
-    pub(super) again: Option<Again>,
+    pub(super) before: PageHistory,
+    pub(super) circumstances: RefaultCircumstances,
+    pub(super) again: Option<RepeatFaultReason>,
     pub(super) copies: bool,
     pub(super) raced: bool,
     pub(super) stack: Option<u32>,
@@ -96,18 +101,19 @@ pub(super) struct Open {
     pub(super) is_taken: bool,
 }
 
-impl Open {
+impl OpenFault {
     /// It came for `cause`.
-    pub(super) fn settle(&mut self, cause: Cause) {
+    pub(super) fn settle(&mut self, cause: FaultCause) {
         self.cause = cause;
         self.again = churn::reason(self.before, cause, self.circumstances);
-        self.copies = cause == Cause::Protection && self.access == Access::Write && !self.is_shared;
+        self.copies =
+            cause == FaultCause::Protection && self.access == AccessKind::Write && !self.is_shared;
     }
 }
 
 /// How a fault came to its end.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Close {
+pub(super) enum FaultClose {
     Served {
         is_major: bool,
         /// Size of the page mapped, if known.
@@ -169,9 +175,9 @@ mod tests {
         let lossy = lossy_report();
         let empty = plain([]).0;
         let beside = |program: &FaultReport, recorded: &FaultReport| {
-            let spent = Usage { sys_ns: Nanos(300), ..usage(1, 0) };
+            let spent = ProgramUsage { sys_ns: Nanos(300), ..usage(1, 0) };
             let recorded = FaultReport { usage: Fact::Known(spent), ..recorded.clone() };
-            timed(program, &Probe { recorded: &recorded, plain: &usage(1, 0) }, false)
+            timed(program, &FaultProbe { recorded: &recorded, plain: &usage(1, 0) }, false)
         };
         let known = beside(&whole, &whole).known().cloned().unwrap();
         assert_eq!(

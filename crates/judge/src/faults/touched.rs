@@ -12,7 +12,7 @@ const REGION_PAGES: u64 = WORD_BITS * WORDS as u64;
 
 /// What was known of a page when it was faulted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PageHistory {
     New,
     /// It was faulted on.
     Touched,
@@ -22,19 +22,19 @@ pub(super) enum Before {
 
 /// Page numbers with the number of faults on each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Touched(FxHashMap<u64, Region>);
+pub(super) struct PageTouchCounts(FxHashMap<u64, TouchedRegion>);
 
 #[derive(Debug, Clone, Default)]
-struct Region {
+struct TouchedRegion {
     touched: [u64; WORDS],
     remapped: [u64; WORDS],
     /// Faults on each page beyond the first one.
     again: Option<Box<[u32; REGION_PAGES as usize]>>,
 }
 
-impl Touched {
+impl PageTouchCounts {
     /// Adds a fault on a page. Returns what was known about the page before.
-    pub(super) fn add(&mut self, page: u64) -> Before {
+    pub(super) fn add(&mut self, page: u64) -> PageHistory {
         let region = self.0.entry(page / REGION_PAGES).or_default();
         let within = page % REGION_PAGES;
         let bit = 1_u64 << (within % WORD_BITS);
@@ -42,16 +42,16 @@ impl Touched {
         let (Some(touched), Some(remapped)) =
             (region.touched.get_mut(at), region.remapped.get_mut(at))
         else {
-            return Before::Touched;
+            return PageHistory::Touched;
         };
         let before = match (*touched & bit != 0, *remapped & bit != 0) {
-            (false, _) => Before::New,
-            (true, false) => Before::Touched,
-            (true, true) => Before::Remapped,
+            (false, _) => PageHistory::New,
+            (true, false) => PageHistory::Touched,
+            (true, true) => PageHistory::Remapped,
         };
         *touched |= bit;
         *remapped &= !bit;
-        if before != Before::New {
+        if before != PageHistory::New {
             let again = region.again.get_or_insert_with(|| Box::new([0; REGION_PAGES as usize]));
             if let Some(count) = again.get_mut(within as usize) {
                 *count = count.saturating_add(1);
@@ -138,11 +138,11 @@ mod tests {
 
     #[test]
     fn a_page_is_new_once_and_its_faults_are_counted() {
-        let mut touched = Touched::default();
+        let mut touched = PageTouchCounts::default();
         let pages = [0, 1, 63, 64, 511, 512, u64::MAX / 2, u64::MAX];
         for page in pages {
-            assert_eq!(touched.add(page), Before::New, "{page}");
-            assert_eq!(touched.add(page), Before::Touched, "{page}");
+            assert_eq!(touched.add(page), PageHistory::New, "{page}");
+            assert_eq!(touched.add(page), PageHistory::Touched, "{page}");
         }
         touched.add(64);
         let want: Vec<(u64, u64)> =
@@ -153,28 +153,31 @@ mod tests {
     #[test]
     fn a_mapping_marks_the_pages_it_covers_once() {
         for (first, end) in [(60, 70), (0, 512), (500, 1030), (64, 65), (0, u64::MAX)] {
-            let mut touched = Touched::default();
+            let mut touched = PageTouchCounts::default();
             let pages = || (50..80).chain(490..520).chain(1020..1040);
             pages().for_each(|page| {
                 touched.add(page);
             });
             touched.remap(first, end);
             for page in pages() {
-                let want =
-                    if (first..end).contains(&page) { Before::Remapped } else { Before::Touched };
+                let want = if (first..end).contains(&page) {
+                    PageHistory::Remapped
+                } else {
+                    PageHistory::Touched
+                };
                 assert_eq!(
                     touched.holds(page),
-                    want == Before::Touched,
+                    want == PageHistory::Touched,
                     "{page} of {first}..{end}"
                 );
                 assert_eq!(touched.add(page), want, "{page} of {first}..{end}");
                 assert!(touched.holds(page) && !touched.holds(page + 2000));
-                assert_eq!(touched.add(page), Before::Touched, "{page} of {first}..{end}");
+                assert_eq!(touched.add(page), PageHistory::Touched, "{page} of {first}..{end}");
             }
         }
-        let mut none = Touched::default();
+        let mut none = PageTouchCounts::default();
         none.remap(5, 5);
         none.remap(0, u64::MAX);
-        assert_eq!(none.add(5), Before::New);
+        assert_eq!(none.add(5), PageHistory::New);
     }
 }

@@ -6,7 +6,9 @@
 //! left out. Reads by system calls cause no faults; an exact recording lists them separately.
 
 use super::around::WINDOW;
-use pagewise_model::fault::{Fault, MappingKind, Names, Place, Served, WorkingRange};
+use pagewise_model::fault::{
+    FaultNames, FaultOutcome, FaultPlace, MappingKind, PageFault, WorkingSetRange,
+};
 use pagewise_model::{Bytes, Nanos, PageSize};
 use std::collections::BTreeMap;
 
@@ -29,17 +31,17 @@ impl FirstTouches {
     }
 
     /// Takes a part of the list.
-    pub fn take(&mut self, names: &Names, faults: &[Fault]) {
+    pub fn take(&mut self, names: &FaultNames, faults: &[PageFault]) {
         for fault in faults {
             let place = names.place(fault).filter(|place| is_kept(place));
-            let is_served = fault.served != Served::No;
+            let is_served = fault.served != FaultOutcome::No;
             if let Some((place, offset)) = place.zip(fault.offset_bytes).filter(|_| is_served) {
                 self.touch(&place.path, offset, fault);
             }
         }
     }
 
-    fn touch(&mut self, path: &str, offset: Bytes, fault: &Fault) {
+    fn touch(&mut self, path: &str, offset: Bytes, fault: &PageFault) {
         let size = self.window.0.max(self.page.bytes());
         // Windows are aligned by address, not by offset.
         let start = offset.0.saturating_sub(fault.page_address % size);
@@ -54,7 +56,7 @@ impl FirstTouches {
     }
 
     /// Takes parts of files that were read.
-    pub fn take_reads(&mut self, reads: Vec<(String, Vec<WorkingRange>)>) {
+    pub fn take_reads(&mut self, reads: Vec<(String, Vec<WorkingSetRange>)>) {
         for (path, ranges) in reads.into_iter().filter(|(path, _)| is_there(path)) {
             let parts = self.files.entry(path).or_default();
             for range in ranges {
@@ -68,12 +70,12 @@ impl FirstTouches {
 
     /// The parts of each file in its order, those that overlap put together.
     #[must_use]
-    pub fn ranges(self) -> Vec<(String, Vec<WorkingRange>)> {
+    pub fn ranges(self) -> Vec<(String, Vec<WorkingSetRange>)> {
         self.files.into_iter().map(|(path, parts)| (path, merged(parts))).collect()
     }
 }
 
-fn is_kept(place: &Place) -> bool {
+fn is_kept(place: &FaultPlace) -> bool {
     matches!(place.kind, MappingKind::Code | MappingKind::Data | MappingKind::File)
         && is_there(&place.path)
 }
@@ -83,7 +85,7 @@ fn is_there(path: &str) -> bool {
     path.starts_with('/') && !path.ends_with(" (deleted)")
 }
 
-fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
+fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingSetRange> {
     let mut all: Vec<(u64, u64, Nanos)> = Vec::new();
     for (start, (end, at)) in parts {
         match all.last_mut() {
@@ -94,7 +96,7 @@ fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
             _ => all.push((start, end, at)),
         }
     }
-    let range = |(start, end, first_touch_ns): (u64, u64, Nanos)| WorkingRange {
+    let range = |(start, end, first_touch_ns): (u64, u64, Nanos)| WorkingSetRange {
         offset_bytes: Bytes(start),
         length_bytes: Bytes(end - start),
         first_touch_ns,
@@ -106,12 +108,12 @@ fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
 mod tests {
     use super::*;
     use pagewise_model::Fact;
-    use pagewise_model::fault::{Access, Cause};
+    use pagewise_model::fault::{AccessKind, FaultCause};
 
     const KIB: u64 = 1 << 10;
 
-    fn fault(at: u64, page_address: u64, offset: u64, place: u32) -> Fault {
-        Fault {
+    fn fault(at: u64, page_address: u64, offset: u64, place: u32) -> PageFault {
+        PageFault {
             order: 0,
             since_first_ns: Nanos(at),
             latency_ns: Fact::Known(Nanos(1)),
@@ -119,9 +121,9 @@ mod tests {
             tid: 1,
             page_address,
             ip_address: 0,
-            access: Access::Read,
-            cause: Cause::Absent,
-            served: Served::Minor,
+            access: AccessKind::Read,
+            cause: FaultCause::Absent,
+            served: FaultOutcome::Minor,
             page_bytes: None,
             offset_bytes: Some(Bytes(offset)),
             place,
@@ -131,24 +133,24 @@ mod tests {
         }
     }
 
-    fn names() -> Names {
-        let place = |kind, path: &str| Place { kind, path: path.into() };
-        Names {
+    fn names() -> FaultNames {
+        let place = |kind, path: &str| FaultPlace { kind, path: path.into() };
+        FaultNames {
             places: vec![
                 place(MappingKind::Code, "/lib/a"),
                 place(MappingKind::File, "/tmp/b (deleted)"),
                 place(MappingKind::Anonymous, ""),
             ],
-            ..Names::default()
+            ..FaultNames::default()
         }
     }
 
-    fn ranges(is_exact: bool, faults: &[Fault]) -> Vec<(u64, u64, u64)> {
+    fn ranges(is_exact: bool, faults: &[PageFault]) -> Vec<(u64, u64, u64)> {
         let mut touches = FirstTouches::new(PageSize::BASE_4K, is_exact);
         touches.take(&names(), faults);
         let all = touches.ranges();
         assert!(all.len() <= 1 && all.iter().all(|(path, _)| path == "/lib/a"), "{all:?}");
-        let plain = |r: &WorkingRange| (r.offset_bytes.0, r.length_bytes.0, r.first_touch_ns.0);
+        let plain = |r: &WorkingSetRange| (r.offset_bytes.0, r.length_bytes.0, r.first_touch_ns.0);
         all.iter().flat_map(|(_, ranges)| ranges.iter().map(plain)).collect()
     }
 
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_read_joins_what_was_mapped() {
-        let read = |at: u64, offset: u64, length: u64| WorkingRange {
+        let read = |at: u64, offset: u64, length: u64| WorkingSetRange {
             offset_bytes: Bytes(offset),
             length_bytes: Bytes(length),
             first_touch_ns: Nanos(at),
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_no_file_to_be_found_again_is_left_out() {
         let mut failed = fault(1, 0x10_0000, 0, 0);
-        failed.served = Served::No;
+        failed.served = FaultOutcome::No;
         let faults = [failed, fault(1, 0x20_0000, 0, 1), fault(1, 0x30_0000, 0, 2)];
         assert!(ranges(true, &faults).is_empty());
         assert!(ranges(true, &[fault(1, 0x10_0000, 0, 9)]).is_empty());

@@ -8,7 +8,7 @@
 
 use pagewise_model::Bytes;
 use pagewise_model::memory_account::{
-    GiveBack, Malloc, MemoryAccount, PYTHON_OBJECTS, ProcessAccount,
+    MallocAccount, MemoryAccount, MemorySaving, PYTHON_OBJECTS, ProcessAccount,
 };
 
 /// A block of 32 bytes of which 8 are used.
@@ -27,12 +27,12 @@ const BOUNDS: [Bound; 4] = [
     (OF_HUGE_PAGES, zeros, "base pages of zeros in huge pages"),
 ];
 
-fn of_malloc(process: &ProcessAccount, of: impl Fn(&Malloc) -> Bytes) -> Bytes {
+fn of_malloc(process: &ProcessAccount, of: impl Fn(&MallocAccount) -> Bytes) -> Bytes {
     process.malloc.as_ref().map_or(Bytes(0), of)
 }
 
 /// With one arena, any thread could have used the free memory of any other.
-fn arenas(malloc: &Malloc) -> Bytes {
+fn arenas(malloc: &MallocAccount) -> Bytes {
     if malloc.arenas > 1 { malloc.freed_bytes } else { Bytes(0) }
 }
 
@@ -49,14 +49,14 @@ fn zeros(process: &ProcessAccount) -> Bytes {
     process.half_used.known().map_or(Bytes(0), |half| half.zero_bytes)
 }
 
-fn sum((remedy, of, why): Bound, processes: &[ProcessAccount]) -> GiveBack {
+fn sum((remedy, of, why): Bound, processes: &[ProcessAccount]) -> MemorySaving {
     let bytes = processes.iter().fold(Bytes(0), |sum, process| sum + of(process));
-    GiveBack { remedy: remedy.to_owned(), bytes, why: why.to_owned() }
+    MemorySaving { remedy: remedy.to_owned(), bytes, why: why.to_owned() }
 }
 
 /// The remedies with something to give back, the largest first.
-pub(super) fn all(processes: &[ProcessAccount]) -> Vec<GiveBack> {
-    let mut all: Vec<GiveBack> = BOUNDS.map(|bound| sum(bound, processes)).into();
+pub(super) fn all(processes: &[ProcessAccount]) -> Vec<MemorySaving> {
+    let mut all: Vec<MemorySaving> = BOUNDS.map(|bound| sum(bound, processes)).into();
     all.retain(|one| one.bytes > Bytes(0));
     all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
     all
@@ -64,10 +64,10 @@ pub(super) fn all(processes: &[ProcessAccount]) -> Vec<GiveBack> {
 
 /// What `remedy` could give back at most. `None` if the account has no bound for it, or is incomplete.
 #[must_use]
-pub fn at_most(account: &MemoryAccount, remedy: &str) -> Option<GiveBack> {
+pub fn at_most(account: &MemoryAccount, remedy: &str) -> Option<MemorySaving> {
     let bound = BOUNDS.into_iter().find(|(name, ..)| *name == remedy)?;
     let is_known = |process: &ProcessAccount| {
-        let walked = |malloc: &Malloc| malloc.not_walked.is_empty();
+        let walked = |malloc: &MallocAccount| malloc.not_walked.is_empty();
         process.unread.is_none()
             && match remedy {
                 OF_HUGE_PAGES => process.half_used.known().is_some(),

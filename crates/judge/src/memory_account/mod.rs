@@ -12,11 +12,12 @@ mod names;
 mod tests;
 
 pub use give_back::at_most;
-use names::{MAIN, Named, OTHERS, mapped_by, named};
-use pagewise_model::address::Address;
+use names::{MAIN, NamedMemory, OTHERS, mapped_by, named};
+use pagewise_model::address::VirtualAddress;
 use pagewise_model::memory_account::{
-    Beside, Blocks, Claim, Evidence, HalfUsed, HugeSeen, Kind, Malloc, MappingSeen, Mark,
-    MemoryAccount, Moment, Part, ProcessAccount, ProcessSeen, Strip, Watched,
+    AccountMoment, HugeSeen, KernelMemory, MallocAccount, MallocBlocks, MappingMemorySeen,
+    MemoryAccount, MemoryKind, MemoryPart, OwnerClaim, OwnerEvidence, OwnerMark, PeakWatch,
+    ProcessAccount, ProcessMemorySeen, ResidencyStrip, UnderusedHugePages,
 };
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +27,11 @@ const STRIPS: usize = 24;
 
 /// What an account is made of.
 #[derive(Debug, Clone)]
-pub struct Facts {
-    pub processes: Vec<ProcessSeen>,
+pub struct MemoryAccountFacts {
+    pub processes: Vec<ProcessMemorySeen>,
     pub unseen_processes: u64,
-    pub moment: Moment,
-    pub watched: Option<Watched>,
+    pub moment: AccountMoment,
+    pub watched: Option<PeakWatch>,
     pub used_within_ns: Option<Nanos>,
     /// Of one thread.
     pub kernel_stack_bytes: Bytes,
@@ -38,8 +39,8 @@ pub struct Facts {
 
 /// The account of these processes.
 #[must_use]
-pub fn account(facts: &Facts) -> MemoryAccount {
-    let of = |process: &ProcessSeen| {
+pub fn account(facts: &MemoryAccountFacts) -> MemoryAccount {
+    let of = |process: &ProcessMemorySeen| {
         let parent = facts.processes.iter().find(|other| other.pid == process.parent);
         of_process(process, parent, facts.kernel_stack_bytes)
     };
@@ -58,11 +59,11 @@ pub fn account(facts: &Facts) -> MemoryAccount {
 }
 
 fn of_process(
-    process: &ProcessSeen,
-    parent: Option<&ProcessSeen>,
+    process: &ProcessMemorySeen,
+    parent: Option<&ProcessMemorySeen>,
     kernel_stack: Bytes,
 ) -> ProcessAccount {
-    let sum = |of: fn(&MappingSeen) -> Bytes| {
+    let sum = |of: fn(&MappingMemorySeen) -> Bytes| {
         process.mappings.iter().fold(Bytes(0), |sum, mapping| sum + of(mapping))
     };
     ProcessAccount {
@@ -73,7 +74,7 @@ fn of_process(
         rss_bytes: sum(|mapping| mapping.resident.rss_bytes),
         swapped_bytes: sum(|mapping| mapping.resident.swapped_bytes),
         parts: parts(process),
-        beside: Beside {
+        beside: KernelMemory {
             page_table_bytes: process.page_table_bytes,
             kernel_stack_bytes: Bytes(kernel_stack.0 * u64::from(process.threads)),
         },
@@ -86,8 +87,8 @@ fn of_process(
 }
 
 /// The parts of a process, the largest first; those of one kind, name and evidence are one.
-fn parts(process: &ProcessSeen) -> Vec<Part> {
-    let mut all: BTreeMap<(Kind, String, Evidence), Part> = BTreeMap::new();
+fn parts(process: &ProcessMemorySeen) -> Vec<MemoryPart> {
+    let mut all: BTreeMap<(MemoryKind, String, OwnerEvidence), MemoryPart> = BTreeMap::new();
     for part in process.mappings.iter().flat_map(|mapping| of_mapping(process, mapping)) {
         let key = (part.kind, part.name.clone(), part.evidence);
         match all.get_mut(&key) {
@@ -95,15 +96,15 @@ fn parts(process: &ProcessSeen) -> Vec<Part> {
             None => drop(all.insert(key, part)),
         }
     }
-    let is_something = |part: &Part| {
+    let is_something = |part: &MemoryPart| {
         [part.rss_bytes, part.pss_bytes, part.swapped_bytes].iter().any(|bytes| *bytes > Bytes(0))
     };
-    let mut parts: Vec<Part> = all.into_values().filter(is_something).collect();
+    let mut parts: Vec<MemoryPart> = all.into_values().filter(is_something).collect();
     parts.sort_by_key(|part| std::cmp::Reverse((part.pss_bytes, part.rss_bytes)));
     parts
 }
 
-fn add(sum: &mut Part, part: &Part) {
+fn add(sum: &mut MemoryPart, part: &MemoryPart) {
     sum.pss_bytes += part.pss_bytes;
     sum.rss_bytes += part.rss_bytes;
     sum.referenced_bytes += part.referenced_bytes;
@@ -118,8 +119,8 @@ fn share_of(bytes: Bytes, part: u64, whole: u64) -> Bytes {
 }
 
 /// The pieces of a mapping by resident bytes. The unclaimed part gets the remainder.
-fn of_mapping(process: &ProcessSeen, mapping: &MappingSeen) -> Vec<Part> {
-    let mut pieces: Vec<(Named, Bytes)> =
+fn of_mapping(process: &ProcessMemorySeen, mapping: &MappingMemorySeen) -> Vec<MemoryPart> {
+    let mut pieces: Vec<(NamedMemory, Bytes)> =
         mapping.claims.iter().flat_map(|claim| pieces(process, claim)).collect();
     let claimed: u64 = pieces.iter().map(|(_, resident)| resident.0).sum();
     let whole = mapping.resident.rss_bytes.0.max(claimed);
@@ -136,7 +137,7 @@ fn of_mapping(process: &ProcessSeen, mapping: &MappingSeen) -> Vec<Part> {
         taken
     };
     let all = mapping.resident;
-    let part = |(at, (named, resident)): (usize, (Named, Bytes))| Part {
+    let part = |(at, (named, resident)): (usize, (NamedMemory, Bytes))| MemoryPart {
         kind: named.kind,
         name: named.name,
         evidence: named.evidence,
@@ -150,47 +151,50 @@ fn of_mapping(process: &ProcessSeen, mapping: &MappingSeen) -> Vec<Part> {
 }
 
 /// The pieces of a claim, each with its resident bytes.
-fn pieces(process: &ProcessSeen, claim: &Claim) -> Vec<(Named, Bytes)> {
+fn pieces(process: &ProcessMemorySeen, claim: &OwnerClaim) -> Vec<(NamedMemory, Bytes)> {
     let resident = claim.resident_bytes;
-    let is = |kind, name: &str| (Named::marked(kind, name), resident);
+    let is = |kind, name: &str| (NamedMemory::marked(kind, name), resident);
     match &claim.mark {
-        Mark::Heap { arena, blocks } => {
+        OwnerMark::Heap { arena, blocks } => {
             let name = if arena.is_some() { OTHERS } else { MAIN };
             match blocks {
                 Fact::Known(blocks) => {
                     let live = Bytes(resident.0.saturating_sub(blocks.freed_bytes.0));
                     vec![
-                        (Named::marked(Kind::Freed, name), blocks.freed_bytes.min(resident)),
-                        (Named::marked(Kind::Live, name), live),
+                        (
+                            NamedMemory::marked(MemoryKind::Freed, name),
+                            blocks.freed_bytes.min(resident),
+                        ),
+                        (NamedMemory::marked(MemoryKind::Live, name), live),
                     ]
                 }
-                Fact::Missing(_) => vec![is(Kind::Arena, name)],
+                Fact::Missing(_) => vec![is(MemoryKind::Arena, name)],
             }
         }
-        Mark::LargeBlock => vec![is(Kind::Live, "large blocks of malloc")],
-        Mark::ThreadStack => vec![is(Kind::Stack, "threads")],
-        Mark::ThreadData => vec![is(Kind::ThreadData, &process.name)],
-        Mark::ZeroedData { file } => vec![is(Kind::Data, file)],
-        Mark::Runtime { name, live_bytes: None } => vec![is(Kind::Runtime, name)],
-        Mark::Runtime { name, live_bytes: Some(live) } => {
+        OwnerMark::LargeBlock => vec![is(MemoryKind::Live, "large blocks of malloc")],
+        OwnerMark::ThreadStack => vec![is(MemoryKind::Stack, "threads")],
+        OwnerMark::ThreadData => vec![is(MemoryKind::ThreadData, &process.name)],
+        OwnerMark::ZeroedData { file } => vec![is(MemoryKind::Data, file)],
+        OwnerMark::Runtime { name, live_bytes: None } => vec![is(MemoryKind::Runtime, name)],
+        OwnerMark::Runtime { name, live_bytes: Some(live) } => {
             let live = (*live).min(resident);
             vec![
-                (Named::marked(Kind::Live, name), live),
-                (Named::marked(Kind::Freed, name), Bytes(resident.0 - live.0)),
+                (NamedMemory::marked(MemoryKind::Live, name), live),
+                (NamedMemory::marked(MemoryKind::Freed, name), Bytes(resident.0 - live.0)),
             ]
         }
-        Mark::MappedBy { object } => vec![(mapped_by(object), resident)],
+        OwnerMark::MappedBy { object } => vec![(mapped_by(object), resident)],
     }
 }
 
 /// The mappings with the most resident pages, among those whose pages were read.
-fn map(process: &ProcessSeen) -> Vec<Strip> {
+fn map(process: &ProcessMemorySeen) -> Vec<ResidencyStrip> {
     let read = process.mappings.iter().filter(|mapping| !mapping.cells.is_empty());
-    let mut largest: Vec<&MappingSeen> = read.collect();
+    let mut largest: Vec<&MappingMemorySeen> = read.collect();
     largest.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident.rss_bytes));
     largest.truncate(STRIPS);
-    let strip = |mapping: &MappingSeen| Strip {
-        start_address: Address(mapping.start),
+    let strip = |mapping: &MappingMemorySeen| ResidencyStrip {
+        start_address: VirtualAddress(mapping.start),
         size_bytes: Bytes(mapping.end.saturating_sub(mapping.start)),
         name: mapping.path.clone(),
         resident_bytes: mapping.resident.rss_bytes,
@@ -201,16 +205,16 @@ fn map(process: &ProcessSeen) -> Vec<Strip> {
 }
 
 /// glibc's malloc in a process. `None` if the process has no heap of it.
-fn malloc(process: &ProcessSeen) -> Option<Malloc> {
+fn malloc(process: &ProcessMemorySeen) -> Option<MallocAccount> {
     let heaps =
         process.mappings.iter().flat_map(|mapping| &mapping.claims).filter_map(
             |claim| match &claim.mark {
-                Mark::Heap { arena, blocks } => Some((*arena, blocks)),
+                OwnerMark::Heap { arena, blocks } => Some((*arena, blocks)),
                 _ => None,
             },
         );
     let mut arenas = BTreeSet::new();
-    let mut sum = Malloc::default();
+    let mut sum = MallocAccount::default();
     for (arena, blocks) in heaps {
         arenas.insert(arena);
         match blocks {
@@ -223,7 +227,7 @@ fn malloc(process: &ProcessSeen) -> Option<Malloc> {
     (sum.arenas > 0).then_some(sum)
 }
 
-fn add_blocks(sum: &mut Malloc, blocks: &Blocks, is_elsewhere: bool) {
+fn add_blocks(sum: &mut MallocAccount, blocks: &MallocBlocks, is_elsewhere: bool) {
     sum.live_bytes += blocks.live_bytes;
     sum.freed_bytes += blocks.freed_bytes;
     if is_elsewhere {
@@ -236,8 +240,8 @@ fn add_blocks(sum: &mut Malloc, blocks: &Blocks, is_elsewhere: bool) {
     sum.freed_blocks = sum.freed_blocks.saturating_add(blocks.freed_blocks);
 }
 
-fn half_used(seen: HugeSeen) -> HalfUsed {
-    HalfUsed {
+fn half_used(seen: HugeSeen) -> UnderusedHugePages {
+    UnderusedHugePages {
         huge_bytes: seen.bytes,
         read_bytes: seen.read_bytes,
         zero_bytes: share_of(seen.bytes, seen.zero_bytes.0, seen.read_bytes.0),
@@ -245,9 +249,10 @@ fn half_used(seen: HugeSeen) -> HalfUsed {
 }
 
 /// Pages that the process has written in mappings that its parent has too.
-fn copied(process: &ProcessSeen, parent: &ProcessSeen) -> Bytes {
+fn copied(process: &ProcessMemorySeen, parent: &ProcessMemorySeen) -> Bytes {
     let starts: BTreeSet<u64> = parent.mappings.iter().map(|mapping| mapping.start).collect();
-    let inherited = |m: &&MappingSeen| m.is_writable && !m.is_shared && starts.contains(&m.start);
+    let inherited =
+        |m: &&MappingMemorySeen| m.is_writable && !m.is_shared && starts.contains(&m.start);
     let written = process.mappings.iter().filter(inherited);
     written.fold(Bytes(0), |sum, mapping| sum + mapping.resident.private_dirty_bytes)
 }

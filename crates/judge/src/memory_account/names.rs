@@ -1,7 +1,9 @@
 //! Classifies a mapping by its name, its permissions and the known owners in its process.
 
 use pagewise_model::Bytes;
-use pagewise_model::memory_account::{Evidence, Kind, MappingSeen, ProcessSeen};
+use pagewise_model::memory_account::{
+    MappingMemorySeen, MemoryKind, OwnerEvidence, ProcessMemorySeen,
+};
 
 pub(super) const MAIN: &str = "main arena";
 pub(super) const OTHERS: &str = "other arenas";
@@ -17,84 +19,90 @@ const RUNTIMES: [&str; 1] = ["libjvm.so"];
 
 /// What a piece of memory is, and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) kind: Kind,
+pub(super) struct NamedMemory {
+    pub(super) kind: MemoryKind,
     pub(super) name: String,
-    pub(super) evidence: Evidence,
+    pub(super) evidence: OwnerEvidence,
 }
 
-impl Named {
-    pub(super) fn marked(kind: Kind, name: &str) -> Self {
-        Self { kind, name: name.to_owned(), evidence: Evidence::Mark }
+impl NamedMemory {
+    pub(super) fn marked(kind: MemoryKind, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), evidence: OwnerEvidence::Mark }
     }
 
-    fn by_name(kind: Kind, name: &str) -> Self {
-        Self { kind, name: name.to_owned(), evidence: Evidence::Name }
+    fn by_name(kind: MemoryKind, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), evidence: OwnerEvidence::Name }
     }
 }
 
 /// What the code of the file `object` has mapped.
-pub(super) fn mapped_by(object: &str) -> Named {
+pub(super) fn mapped_by(object: &str) -> NamedMemory {
     let file = object.rsplit('/').next().unwrap_or(object);
     let is_one_of = |names: &[&str]| names.iter().any(|name| file.starts_with(name));
     let kind = match file {
-        _ if is_one_of(&ALLOCATORS) => Kind::Arena,
-        _ if is_one_of(&RUNTIMES) => Kind::Runtime,
-        _ => Kind::Mapped,
+        _ if is_one_of(&ALLOCATORS) => MemoryKind::Arena,
+        _ if is_one_of(&RUNTIMES) => MemoryKind::Runtime,
+        _ => MemoryKind::Mapped,
     };
-    Named { kind, name: object.to_owned(), evidence: Evidence::Caller }
+    NamedMemory { kind, name: object.to_owned(), evidence: OwnerEvidence::Caller }
 }
 
 /// The name of `mapping`'s remainder of `rest` resident bytes after all its claims.
 pub(super) fn named(
-    process: &ProcessSeen,
-    mapping: &MappingSeen,
+    process: &ProcessMemorySeen,
+    mapping: &MappingMemorySeen,
     rest: Bytes,
-) -> Vec<(Named, Bytes)> {
+) -> Vec<(NamedMemory, Bytes)> {
     if mapping.is_file {
         return of_file(mapping, rest);
     }
     vec![(without_file(process, mapping), rest)]
 }
 
-fn of_file(mapping: &MappingSeen, rest: Bytes) -> Vec<(Named, Bytes)> {
+fn of_file(mapping: &MappingMemorySeen, rest: Bytes) -> Vec<(NamedMemory, Bytes)> {
     let path = mapping.path.strip_suffix(DELETED).unwrap_or(&mapping.path);
     if SHARED.iter().any(|place| path.starts_with(place)) {
-        return vec![(Named::by_name(Kind::Shared, path), rest)];
+        return vec![(NamedMemory::by_name(MemoryKind::Shared, path), rest)];
     }
-    let kind = if mapping.is_executable { Kind::Code } else { Kind::File };
+    let kind = if mapping.is_executable { MemoryKind::Code } else { MemoryKind::File };
     let written = match mapping.is_shared {
         true => Bytes(0),
         false => mapping.resident.anonymous_bytes.min(rest),
     };
     vec![
-        (Named::by_name(Kind::Data, path), written),
-        (Named::by_name(kind, path), Bytes(rest.0 - written.0)),
+        (NamedMemory::by_name(MemoryKind::Data, path), written),
+        (NamedMemory::by_name(kind, path), Bytes(rest.0 - written.0)),
     ]
 }
 
-fn without_file(process: &ProcessSeen, mapping: &MappingSeen) -> Named {
+fn without_file(process: &ProcessMemorySeen, mapping: &MappingMemorySeen) -> NamedMemory {
     let path = mapping.path.as_str();
     if let Some(label) = path.strip_prefix("[anon:").or_else(|| path.strip_prefix("[anon_shmem:")) {
-        return Named::by_name(Kind::Labelled, label.trim_end_matches(']').trim());
+        return NamedMemory::by_name(MemoryKind::Labelled, label.trim_end_matches(']').trim());
     }
     match path {
-        "[heap]" => Named::by_name(Kind::Arena, "heap"),
-        "[stack]" => Named::by_name(Kind::Stack, "first thread"),
+        "[heap]" => NamedMemory::by_name(MemoryKind::Arena, "heap"),
+        "[stack]" => NamedMemory::by_name(MemoryKind::Stack, "first thread"),
         "" => nameless(process, mapping),
-        other => Named::by_name(Kind::Kernel, other),
+        other => NamedMemory::by_name(MemoryKind::Kernel, other),
     }
 }
 
-fn nameless(process: &ProcessSeen, mapping: &MappingSeen) -> Named {
+fn nameless(process: &ProcessMemorySeen, mapping: &MappingMemorySeen) -> NamedMemory {
     if mapping.is_executable {
         let maker = process.owner.as_ref().unwrap_or(&process.name);
-        return Named::marked(Kind::Generated, maker);
+        return NamedMemory::marked(MemoryKind::Generated, maker);
     }
     match &process.owner {
-        Some(owner) => {
-            Named { kind: Kind::Arena, name: owner.clone(), evidence: Evidence::Exclusion }
-        }
-        None => Named { kind: Kind::NotNamed, name: String::new(), evidence: Evidence::Nothing },
+        Some(owner) => NamedMemory {
+            kind: MemoryKind::Arena,
+            name: owner.clone(),
+            evidence: OwnerEvidence::Exclusion,
+        },
+        None => NamedMemory {
+            kind: MemoryKind::NotNamed,
+            name: String::new(),
+            evidence: OwnerEvidence::Nothing,
+        },
     }
 }

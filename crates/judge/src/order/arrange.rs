@@ -6,7 +6,7 @@
 //! other place for as long as that helps. The functions of a workload then lie in few runs. Within a group
 //! functions stay in first-call order.
 
-use pagewise_model::pieces::{Function, Workload};
+use pagewise_model::pieces::{BuildSymbol, Workload};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,7 +20,11 @@ const MOST_GROUPS: usize = 48;
 
 /// Places of the functions that any workload calls, in the order that takes the fewest faults, if one
 /// maps `window`.
-pub(super) fn arrange(functions: &[Function], workloads: &[Workload], window: Bytes) -> Vec<usize> {
+pub(super) fn arrange(
+    functions: &[BuildSymbol],
+    workloads: &[Workload],
+    window: Bytes,
+) -> Vec<usize> {
     let mut groups = groups(functions, workloads);
     let moved = groups.len().min(MOST_GROUPS);
     let mut best = faults(&groups, workloads, window);
@@ -53,7 +57,7 @@ pub(super) fn first_calls(workloads: &[Workload]) -> Vec<usize> {
 
 /// Functions that the same workloads call.
 #[derive(Debug, Clone)]
-struct Group {
+struct FunctionGroup {
     /// A bit for each workload.
     callers: u64,
     functions: Vec<usize>,
@@ -61,28 +65,31 @@ struct Group {
 }
 
 /// The groups, those of the most workloads first, then the largest.
-fn groups(functions: &[Function], workloads: &[Workload]) -> Vec<Group> {
+fn groups(functions: &[BuildSymbol], workloads: &[Workload]) -> Vec<FunctionGroup> {
     let mut callers: HashMap<usize, u64> = HashMap::new();
     for (number, workload) in workloads.iter().enumerate() {
         for at in &workload.calls {
             *callers.entry(*at).or_default() |= 1 << number.min(MOST_WORKLOADS - 1);
         }
     }
-    let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, FunctionGroup> = BTreeMap::new();
     for at in first_calls(workloads) {
         let callers = callers.get(&at).copied().unwrap_or_default();
-        let group =
-            groups.entry(callers).or_insert(Group { callers, functions: Vec::new(), bytes: 0 });
+        let group = groups.entry(callers).or_insert(FunctionGroup {
+            callers,
+            functions: Vec::new(),
+            bytes: 0,
+        });
         group.functions.push(at);
         group.bytes += functions.get(at).map_or(0, |function| function.bytes.0);
     }
-    let mut groups: Vec<Group> = groups.into_values().collect();
+    let mut groups: Vec<FunctionGroup> = groups.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse((group.callers.count_ones(), group.bytes)));
     groups
 }
 
 /// Weighted faults of all workloads with the groups in this sequence.
-fn faults(groups: &[Group], workloads: &[Workload], window: Bytes) -> f64 {
+fn faults(groups: &[FunctionGroup], workloads: &[Workload], window: Bytes) -> f64 {
     let mut ranges: Vec<(u64, Range<u64>)> = Vec::with_capacity(groups.len());
     let mut end = 0;
     for group in groups {
@@ -130,11 +137,11 @@ mod tests {
     use super::*;
     use pagewise_model::Bytes;
 
-    fn program(sizes: &[u64]) -> Vec<Function> {
-        let function = |(at, kib): (usize, &u64)| Function {
+    fn program(sizes: &[u64]) -> Vec<BuildSymbol> {
+        let function = |(at, kib): (usize, &u64)| BuildSymbol {
             name: at.to_string(),
             bytes: Bytes::kib(*kib),
-            ..Function::default()
+            ..BuildSymbol::default()
         };
         sizes.iter().enumerate().map(function).collect()
     }

@@ -11,7 +11,7 @@
 //! chance per byte. No run is needed. The direction of branches is not known.
 
 use pagewise_model::Bytes;
-use pagewise_model::pieces::{Piece, PieceKind, Pieces, Reference};
+use pagewise_model::pieces::{LinkPiece, LinkPieces, PieceKind, PieceReference};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -30,7 +30,7 @@ const GROUP: Bytes = Bytes::kib(64);
 
 /// The pieces that `entries` and the constructors reach, as they are best laid out.
 #[must_use]
-pub fn closure(pieces: &Pieces, entries: &[usize]) -> Vec<usize> {
+pub fn closure(pieces: &LinkPieces, entries: &[usize]) -> Vec<usize> {
     let starts = pieces.all.iter().enumerate().filter(|(_, piece)| piece.is_start_list);
     let roots = entries.iter().copied().chain(starts.map(|(at, _)| at));
     let mut chances = chances(pieces, roots);
@@ -42,28 +42,28 @@ pub fn closure(pieces: &Pieces, entries: &[usize]) -> Vec<usize> {
 
 /// A piece on the best way found so far.
 #[derive(PartialEq)]
-struct Step(f64, usize);
+struct ClosureStep(f64, usize);
 
-impl Eq for Step {}
+impl Eq for ClosureStep {}
 
-impl Ord for Step {
+impl Ord for ClosureStep {
     fn cmp(&self, other: &Self) -> Ordering {
         // Of equals the first.
         self.0.total_cmp(&other.0).then(other.1.cmp(&self.1))
     }
 }
 
-impl PartialOrd for Step {
+impl PartialOrd for ClosureStep {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// The chance of the best way to each piece; 0 of those that none leads to.
-fn chances(pieces: &Pieces, roots: impl Iterator<Item = usize>) -> Vec<f64> {
+fn chances(pieces: &LinkPieces, roots: impl Iterator<Item = usize>) -> Vec<f64> {
     let mut chances = vec![0.0; pieces.all.len()];
-    let mut open: BinaryHeap<Step> = roots.map(|root| Step(1.0, root)).collect();
-    while let Some(Step(chance, at)) = open.pop() {
+    let mut open: BinaryHeap<ClosureStep> = roots.map(|root| ClosureStep(1.0, root)).collect();
+    while let Some(ClosureStep(chance, at)) = open.pop() {
         if chance <= chances[at] {
             continue;
         }
@@ -72,26 +72,26 @@ fn chances(pieces: &Pieces, roots: impl Iterator<Item = usize>) -> Vec<f64> {
         for (to, how) in &piece.references {
             let next = chance * passed(piece, *how, &pieces.all[*to]);
             if next > chances[*to] {
-                open.push(Step(next, *to));
+                open.push(ClosureStep(next, *to));
             }
         }
     }
     chances
 }
 
-fn passed(from: &Piece, how: Reference, to: &Piece) -> f64 {
+fn passed(from: &LinkPiece, how: PieceReference, to: &LinkPiece) -> f64 {
     let cold = if to.kind == PieceKind::ColdCode { COLD } else { 1.0 };
     let chance = match how {
         _ if from.is_start_list => 1.0,
         _ if from.kind == PieceKind::Data => TABLE,
-        Reference::Call => CALL,
-        Reference::Address => ADDRESS,
+        PieceReference::Call => CALL,
+        PieceReference::Address => ADDRESS,
     };
     chance * cold
 }
 
 /// How many references code makes to each piece.
-fn referred(pieces: &Pieces) -> Vec<u32> {
+fn referred(pieces: &LinkPieces) -> Vec<u32> {
     let mut referred = vec![0; pieces.all.len()];
     let code = pieces.all.iter().filter(|piece| piece.kind != PieceKind::Data);
     code.flat_map(|piece| &piece.references).for_each(|(to, _)| referred[*to] += 1);
@@ -99,7 +99,7 @@ fn referred(pieces: &Pieces) -> Vec<u32> {
 }
 
 /// Joins the reached pieces into groups, code and data apart, and sorts the groups.
-fn group(pieces: &Pieces, chances: &[f64]) -> Vec<usize> {
+fn group(pieces: &LinkPieces, chances: &[f64]) -> Vec<usize> {
     let likeliest = likeliest(pieces, chances);
     let mut reached: Vec<usize> = (0..chances.len()).filter(|at| chances[*at] > 0.0).collect();
     reached.sort_by(|a, b| chances[*b].total_cmp(&chances[*a]));
@@ -127,12 +127,12 @@ fn group(pieces: &Pieces, chances: &[f64]) -> Vec<usize> {
 }
 
 /// For each piece, the likeliest piece of the same sort that refers to it.
-fn likeliest(pieces: &Pieces, chances: &[f64]) -> Vec<Option<usize>> {
+fn likeliest(pieces: &LinkPieces, chances: &[f64]) -> Vec<Option<usize>> {
     let mut likeliest: Vec<Option<(usize, f64)>> = vec![None; chances.len()];
     for (from, piece) in pieces.all.iter().enumerate() {
         for (to, how) in &piece.references {
             let is_data = pieces.all[*to].kind == PieceKind::Data;
-            let weight = chances[from] * if *how == Reference::Call { 1.0 } else { 0.3 };
+            let weight = chances[from] * if *how == PieceReference::Call { 1.0 } else { 0.3 };
             let is_better = weight > likeliest[*to].map_or(0.0, |(_, former)| former);
             if is_better && is_data == (piece.kind == PieceKind::Data) {
                 likeliest[*to] = Some((from, weight));
@@ -146,10 +146,10 @@ fn likeliest(pieces: &Pieces, chances: &[f64]) -> Vec<Option<usize>> {
 mod tests {
     use super::*;
     use pagewise_model::Bytes;
-    use pagewise_model::pieces::Piece;
+    use pagewise_model::pieces::LinkPiece;
 
-    fn pieces(references: &[&[(usize, Reference)]]) -> Pieces {
-        let piece = |(at, references): (usize, &&[(usize, Reference)])| Piece {
+    fn pieces(references: &[&[(usize, PieceReference)]]) -> LinkPieces {
+        let piece = |(at, references): (usize, &&[(usize, PieceReference)])| LinkPiece {
             name: at.to_string(),
             section: format!(".text.{at}"),
             object: 0,
@@ -161,23 +161,23 @@ mod tests {
             references: references.to_vec(),
         };
         let all = references.iter().enumerate().map(piece).collect();
-        Pieces { objects: vec!["a.o".into()], all, ..Pieces::default() }
+        LinkPieces { objects: vec!["a.o".into()], all, ..LinkPieces::default() }
     }
 
-    fn order(pieces: &Pieces) -> Vec<usize> {
+    fn order(pieces: &LinkPieces) -> Vec<usize> {
         closure(pieces, &[0])
     }
 
     #[test]
     fn what_no_reference_leads_to_is_left_out() {
-        use Reference::{Address, Call};
+        use PieceReference::{Address, Call};
         let all = pieces(&[&[(2, Call)], &[(0, Call)], &[(3, Address)], &[(0, Call)]]);
         assert_eq!(order(&all), [0, 2, 3]);
     }
 
     #[test]
     fn a_call_is_likelier_than_an_address_and_that_than_a_table() {
-        use Reference::{Address, Call};
+        use PieceReference::{Address, Call};
         let mut all =
             pieces(&[&[(1, Address), (2, Call), (3, Address)], &[], &[], &[(4, Address)], &[]]);
         all.all[3].kind = PieceKind::Data;
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn unlikely_code_comes_last_and_constructors_are_reached() {
-        use Reference::{Address, Call};
+        use PieceReference::{Address, Call};
         let mut all =
             pieces(&[&[(1, Call), (2, Call)], &[(3, Call)], &[], &[], &[(5, Address)], &[]]);
         all.all.iter_mut().for_each(|piece| piece.bytes = GROUP);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_callee_joins_its_caller() {
-        use Reference::Call;
+        use PieceReference::Call;
         let all = pieces(&[&[(1, Call), (3, Call)], &[(4, Call)], &[], &[], &[]]);
         assert_eq!(order(&all), [0, 1, 3, 4]);
         let cycle = pieces(&[&[(1, Call)], &[(2, Call)], &[(0, Call), (1, Call)]]);

@@ -4,23 +4,23 @@
 
 use super::matching::counterparts;
 use pagewise_model::Bytes;
-use pagewise_model::pieces::{Conformance, Function};
+use pagewise_model::pieces::{BuildSymbol, OrderConformance};
 use std::collections::HashSet;
 
 /// How `build`, a linked program, follows `order`.
 #[must_use]
-pub fn conformance(order: &[Function], build: &[Function]) -> Conformance {
+pub fn conformance(order: &[BuildSymbol], build: &[BuildSymbol]) -> OrderConformance {
     let mut names = HashSet::new();
-    let order: Vec<Function> =
+    let order: Vec<BuildSymbol> =
         order.iter().filter(|function| names.insert(&function.name)).cloned().collect();
     let places = counterparts(&order, build).places;
-    let found: Vec<&Function> = places.iter().flatten().map(|at| &build[*at]).collect();
+    let found: Vec<&BuildSymbol> = places.iter().flatten().map(|at| &build[*at]).collect();
     let rises: Vec<bool> = found.windows(2).map(|two| two[0].address < two[1].address).collect();
     let in_order = rises.iter().filter(|rises| **rises).count();
     let runs = rises.split(|rises| !rises).map(|run| run.len() as u64 + 1);
-    let end = |function: &&Function| function.address + function.bytes.0;
+    let end = |function: &&BuildSymbol| function.address + function.bytes.0;
     let start = found.iter().map(|function| function.address).min().unwrap_or_default();
-    Conformance {
+    OrderConformance {
         names: order.len() as u64,
         found: found.len() as u64,
         in_order_share: if rises.is_empty() { 1.0 } else { in_order as f64 / rises.len() as f64 },
@@ -34,12 +34,12 @@ pub fn conformance(order: &[Function], build: &[Function]) -> Conformance {
 mod tests {
     use super::*;
 
-    fn functions(all: &[(&str, u64)]) -> Vec<Function> {
-        let function = |(name, address): &(&str, u64)| Function {
+    fn functions(all: &[(&str, u64)]) -> Vec<BuildSymbol> {
+        let function = |(name, address): &(&str, u64)| BuildSymbol {
             name: (*name).to_owned(),
             address: *address,
             bytes: Bytes(16),
-            ..Function::default()
+            ..BuildSymbol::default()
         };
         all.iter().map(function).collect()
     }

@@ -1,8 +1,8 @@
 //! The link order of a closure: of object files, functions or variables.
 
 use super::closure::closure;
-use super::pack::{Extent, measure, pack};
-use pagewise_model::pieces::{By, LinkOrder, Piece, PieceKind, Pieces};
+use super::pack::{AlignedSize, measure, pack};
+use pagewise_model::pieces::{LinkOrder, LinkPiece, LinkPieces, OrderUnit, PieceKind};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use std::collections::HashMap;
 /// # Errors
 /// The entries that are not defined.
 pub fn link_order(
-    pieces: &Pieces,
+    pieces: &LinkPieces,
     entries: &[String],
-    by: By,
+    by: OrderUnit,
     page: PageSize,
 ) -> Result<LinkOrder, Vec<String>> {
     let find = |name: &String| pieces.symbols.get(name).copied().ok_or_else(|| name.clone());
@@ -24,31 +24,31 @@ pub fn link_order(
     let entries: Vec<usize> = found.into_iter().filter_map(Result::ok).collect();
     let reached = closure(pieces, &entries);
     let units = match by {
-        By::Object => objects(pieces, &reached),
-        By::Function => sections(pieces, &reached, |kind| kind != PieceKind::Data),
-        By::Variable => sections(pieces, &reached, |kind| kind == PieceKind::Data),
+        OrderUnit::Object => objects(pieces, &reached),
+        OrderUnit::Function => sections(pieces, &reached, |kind| kind != PieceKind::Data),
+        OrderUnit::Variable => sections(pieces, &reached, |kind| kind == PieceKind::Data),
     };
     Ok(units.ordered(page))
 }
 
 /// What is put in order beside all there is.
-struct Units {
-    reached: Vec<Unit>,
+struct LinkUnits {
+    reached: Vec<LinkUnit>,
     all: u64,
     all_bytes: u64,
     joined: u64,
 }
 
-struct Unit {
+struct LinkUnit {
     name: String,
     /// Place in the files.
     place: usize,
-    extent: Extent,
+    extent: AlignedSize,
 }
 
-impl Units {
+impl LinkUnits {
     fn ordered(self, page: PageSize) -> LinkOrder {
-        let extents: Vec<Extent> = self.reached.iter().map(|unit| unit.extent).collect();
+        let extents: Vec<AlignedSize> = self.reached.iter().map(|unit| unit.extent).collect();
         let mut plain: Vec<usize> = (0..self.reached.len()).collect();
         plain.sort_by_key(|at| self.reached[*at].place);
         let packed = pack(&extents, page);
@@ -66,10 +66,10 @@ impl Units {
 }
 
 /// Object files, each at the place of its first function; their code is one piece.
-fn objects(pieces: &Pieces, reached: &[usize]) -> Units {
-    let mut sizes: HashMap<usize, Extent> = HashMap::new();
+fn objects(pieces: &LinkPieces, reached: &[usize]) -> LinkUnits {
+    let mut sizes: HashMap<usize, AlignedSize> = HashMap::new();
     for piece in pieces.all.iter().filter(|piece| piece.kind != PieceKind::Data) {
-        let extent = sizes.entry(piece.object).or_insert(Extent { bytes: 0, align: 1 });
+        let extent = sizes.entry(piece.object).or_insert(AlignedSize { bytes: 0, align: 1 });
         extent.bytes = piece_extent(piece).start(extent.bytes) + piece.bytes.0;
         extent.align = extent.align.max(piece.align);
     }
@@ -81,12 +81,12 @@ fn objects(pieces: &Pieces, reached: &[usize]) -> Units {
             order.push(object);
         }
     }
-    let unit = |object: usize| Unit {
+    let unit = |object: usize| LinkUnit {
         name: pieces.objects[object].clone(),
         place: object,
-        extent: sizes.get(&object).copied().unwrap_or(Extent { bytes: 0, align: 1 }),
+        extent: sizes.get(&object).copied().unwrap_or(AlignedSize { bytes: 0, align: 1 }),
     };
-    Units {
+    LinkUnits {
         reached: order.into_iter().map(unit).collect(),
         all: pieces.objects.len() as u64,
         all_bytes: sizes.values().map(|extent| extent.bytes).sum(),
@@ -94,14 +94,18 @@ fn objects(pieces: &Pieces, reached: &[usize]) -> Units {
     }
 }
 
-fn sections(pieces: &Pieces, reached: &[usize], wanted: impl Fn(PieceKind) -> bool) -> Units {
+fn sections(
+    pieces: &LinkPieces,
+    reached: &[usize],
+    wanted: impl Fn(PieceKind) -> bool,
+) -> LinkUnits {
     let is_wanted = |at: &&usize| wanted(pieces.all[**at].kind) && pieces.all[**at].symbols > 0;
     let unit = |at: &usize| {
         let piece = &pieces.all[*at];
-        Unit { name: piece.name.clone(), place: *at, extent: piece_extent(piece) }
+        LinkUnit { name: piece.name.clone(), place: *at, extent: piece_extent(piece) }
     };
     let all = || pieces.all.iter().filter(|piece| wanted(piece.kind));
-    Units {
+    LinkUnits {
         reached: reached.iter().filter(is_wanted).map(unit).collect(),
         all: all().filter(|piece| piece.symbols > 0).count() as u64,
         all_bytes: all().map(|piece| piece.bytes.0).sum(),
@@ -109,6 +113,6 @@ fn sections(pieces: &Pieces, reached: &[usize], wanted: impl Fn(PieceKind) -> bo
     }
 }
 
-const fn piece_extent(piece: &Piece) -> Extent {
-    Extent { bytes: piece.bytes.0, align: piece.align }
+const fn piece_extent(piece: &LinkPiece) -> AlignedSize {
+    AlignedSize { bytes: piece.bytes.0, align: piece.align }
 }

@@ -3,7 +3,7 @@
 
 use super::names::stem;
 use pagewise_model::Bytes;
-use pagewise_model::pieces::Function;
+use pagewise_model::pieces::BuildSymbol;
 use std::collections::{HashMap, HashSet};
 
 /// Callees that a function without a matching name must share, at least.
@@ -11,7 +11,7 @@ const LEAST_CALLEES: usize = 2;
 
 /// How names of an order were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matched {
+pub struct FunctionMatches {
     /// For each of the former functions the place of its counterpart.
     pub places: Vec<Option<usize>>,
     /// By the very name.
@@ -24,30 +24,30 @@ pub struct Matched {
 
 /// The counterparts of `old` among `new`, each taken once.
 #[must_use]
-pub fn counterparts(old: &[Function], new: &[Function]) -> Matched {
-    let mut search = Search::new(old, new);
+pub fn counterparts(old: &[BuildSymbol], new: &[BuildSymbol]) -> FunctionMatches {
+    let mut search = MatchSearch::new(old, new);
     search.exact();
     search.by_stem();
     search.by_callees();
     search.found
 }
 
-struct Search<'a> {
-    old: &'a [Function],
-    new: &'a [Function],
+struct MatchSearch<'a> {
+    old: &'a [BuildSymbol],
+    new: &'a [BuildSymbol],
     stems: Vec<String>,
     is_taken: Vec<bool>,
-    found: Matched,
+    found: FunctionMatches,
 }
 
-impl<'a> Search<'a> {
-    fn new(old: &'a [Function], new: &'a [Function]) -> Self {
+impl<'a> MatchSearch<'a> {
+    fn new(old: &'a [BuildSymbol], new: &'a [BuildSymbol]) -> Self {
         Self {
             old,
             new,
             stems: new.iter().map(|one| stem(&one.name)).collect(),
             is_taken: vec![false; new.len()],
-            found: Matched { places: vec![None; old.len()], ..Matched::default() },
+            found: FunctionMatches { places: vec![None; old.len()], ..FunctionMatches::default() },
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Search<'a> {
     }
 
     fn by_callees(&mut self) {
-        let key = |one: &Function| {
+        let key = |one: &BuildSymbol| {
             let mut callees: Vec<String> = stems(&one.callees).into_iter().collect();
             callees.sort();
             (callees.len() >= LEAST_CALLEES && one.bytes > Bytes(0))
@@ -131,9 +131,9 @@ fn stems(names: &[String]) -> HashSet<String> {
 mod tests {
     use super::*;
 
-    fn known(name: &str, size: u64, callees: &[&str]) -> Function {
+    fn known(name: &str, size: u64, callees: &[&str]) -> BuildSymbol {
         let callees = callees.iter().map(|callee| (*callee).to_owned()).collect();
-        Function { name: name.to_owned(), bytes: Bytes(size), callees, ..Function::default() }
+        BuildSymbol { name: name.to_owned(), bytes: Bytes(size), callees, ..BuildSymbol::default() }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// A workload: what it weighs, and the functions that it calls.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Calls {
+pub struct WorkloadCalls {
     /// How much it counts.
     pub weight: f64,
     /// Names by first call.
@@ -19,7 +19,7 @@ pub struct Calls {
 
 /// One order for all of `workloads`.
 #[must_use]
-pub fn merge(workloads: &[Calls]) -> Vec<String> {
+pub fn merge(workloads: &[WorkloadCalls]) -> Vec<String> {
     let mut places: HashMap<&str, Vec<Option<usize>>> = HashMap::new();
     for (at, workload) in workloads.iter().enumerate() {
         for (place, name) in workload.names.iter().enumerate() {
@@ -50,8 +50,8 @@ pub fn merge(workloads: &[Calls]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn calls(weight: f64, names: &[&str]) -> Calls {
-        Calls { weight, names: names.iter().map(|name| (*name).to_owned()).collect() }
+    fn calls(weight: f64, names: &[&str]) -> WorkloadCalls {
+        WorkloadCalls { weight, names: names.iter().map(|name| (*name).to_owned()).collect() }
     }
 
     #[test]

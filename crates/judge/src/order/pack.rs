@@ -6,21 +6,21 @@
 //! page, which crosses pages anyway, or to the next piece. The first piece is assumed to begin a page.
 
 use pagewise_model::PageSize;
-use pagewise_model::pieces::Paged;
+use pagewise_model::pieces::OrderPages;
 use std::collections::VecDeque;
 
 /// Pieces ahead that may be taken before their turn. More would fill pages better and tear groups apart.
 const AHEAD: usize = 8;
 /// A size with its alignment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct AlignedSize {
     /// The size.
     pub bytes: u64,
     /// A power of two; 0 counts as 1.
     pub align: u64,
 }
 
-impl Extent {
+impl AlignedSize {
     /// Where the piece begins if it follows `end`.
     #[must_use]
     pub const fn start(self, end: u64) -> u64 {
@@ -30,7 +30,7 @@ impl Extent {
 
 /// The order of `extents` that fills pages best. `extents` is sorted by importance, the most important first.
 #[must_use]
-pub fn pack(extents: &[Extent], page: PageSize) -> Vec<usize> {
+pub fn pack(extents: &[AlignedSize], page: PageSize) -> Vec<usize> {
     let mut left: VecDeque<usize> = (0..extents.len()).collect();
     let mut order = Vec::with_capacity(extents.len());
     let mut end = 0;
@@ -44,7 +44,7 @@ pub fn pack(extents: &[Extent], page: PageSize) -> Vec<usize> {
 
 /// Pages and crossings of an order.
 #[must_use]
-pub fn measure(extents: &[Extent], order: &[usize], page: PageSize) -> Paged {
+pub fn measure(extents: &[AlignedSize], order: &[usize], page: PageSize) -> OrderPages {
     let (mut end, mut crossing) = (0_u64, 0);
     for extent in order.iter().filter_map(|at| extents.get(*at)) {
         let start = extent.start(end);
@@ -52,11 +52,11 @@ pub fn measure(extents: &[Extent], order: &[usize], page: PageSize) -> Paged {
         let crosses = start / page.bytes() != end.saturating_sub(1) / page.bytes();
         crossing += u64::from(crosses && extent.bytes <= page.bytes());
     }
-    Paged { pages: end.div_ceil(page.bytes()), crossing }
+    OrderPages { pages: end.div_ceil(page.bytes()), crossing }
 }
 
 /// The piece to lay after `end`, by its place in `left`.
-fn next(extents: &[Extent], left: &VecDeque<usize>, end: u64, page: u64) -> Option<usize> {
+fn next(extents: &[AlignedSize], left: &VecDeque<usize>, end: u64, page: u64) -> Option<usize> {
     let room = end.next_multiple_of(page) - end;
     let fits = |at: &usize| extents[*at].start(end) + extents[*at].bytes <= end + room;
     let first = left.front()?;
@@ -77,8 +77,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn extents(sizes: &[u64]) -> Vec<Extent> {
-        sizes.iter().map(|bytes| Extent { bytes: *bytes, align: 16 }).collect()
+    fn extents(sizes: &[u64]) -> Vec<AlignedSize> {
+        sizes.iter().map(|bytes| AlignedSize { bytes: *bytes, align: 16 }).collect()
     }
 
     fn packed(sizes: &[u64]) -> (Vec<usize>, u64, u64) {

@@ -13,7 +13,7 @@
 
 use super::arrange::{WINDOW, arrange, first_calls, pages, windows};
 use pagewise_model::pieces::{
-    Function, LayoutForecast, OrderForecast, SizeForecast, Touched, Workload,
+    BuildSymbol, LayoutForecast, OrderForecast, SizeForecast, TouchedCode, Workload,
 };
 use pagewise_model::{Bytes, PageSize};
 use std::collections::{HashMap, HashSet};
@@ -38,11 +38,11 @@ const POINTS: i32 = 2;
 
 /// Another build of the program, with the workloads by place in its functions.
 #[derive(Debug, Clone)]
-pub struct Build {
+pub struct ProgramBuild {
     /// What it is called.
     pub name: String,
     /// Its functions by address.
-    pub functions: Vec<Function>,
+    pub functions: Vec<BuildSymbol>,
     /// Code outside of functions that each start runs.
     pub frame: Vec<Range<u64>>,
     /// The same workloads as of the program.
@@ -51,11 +51,15 @@ pub struct Build {
 
 /// Counts the faults of a start of a build that touches pages at these addresses, in this order. `None` if
 /// they cannot be counted.
-pub type CountFaults<'a> = dyn Fn(&Build, &[u64]) -> Option<f64> + 'a;
+pub type CountFaults<'a> = dyn Fn(&ProgramBuild, &[u64]) -> Option<f64> + 'a;
 
 /// What `program` touches today, in its first-call order, in the best order, and what others touch.
 #[must_use]
-pub fn forecast(program: &Build, others: &[Build], count: &CountFaults<'_>) -> OrderForecast {
+pub fn forecast(
+    program: &ProgramBuild,
+    others: &[ProgramBuild],
+    count: &CountFaults<'_>,
+) -> OrderForecast {
     let workloads = &program.workloads;
     let best = best(program, count);
     let calls = first_calls(workloads);
@@ -80,14 +84,15 @@ pub fn forecast(program: &Build, others: &[Build], count: &CountFaults<'_>) -> O
 /// The order of all called functions with the fewest weighted faults. What one fault maps depends on folios,
 /// so several orders are laid out and their faults counted.
 #[must_use]
-pub fn best(build: &Build, count: &CountFaults<'_>) -> Vec<usize> {
-    let Build { functions, workloads, .. } = build;
+pub fn best(build: &ProgramBuild, count: &CountFaults<'_>) -> Vec<usize> {
+    let ProgramBuild { functions, workloads, .. } = build;
     if let [one] = &workloads[..] {
         return one.calls.clone();
     }
     // `order emit` does not know the touched pages and must find the same order.
     let untouched = |one: &Workload| Workload { touched: Vec::new(), ..one.clone() };
-    let plain = Build { workloads: workloads.iter().map(untouched).collect(), ..build.clone() };
+    let plain =
+        ProgramBuild { workloads: workloads.iter().map(untouched).collect(), ..build.clone() };
     let arranged = WIDTHS.map(|window| arrange(functions, workloads, window));
     let orders = arranged.into_iter().chain([first_calls(workloads)]);
     let cost = |order: &Vec<usize>| -> f64 {
@@ -101,7 +106,7 @@ pub fn best(build: &Build, count: &CountFaults<'_>) -> Vec<usize> {
 
 fn layout(
     name: &str,
-    build: &Build,
+    build: &ProgramBuild,
     order: Option<&[usize]>,
     count: &CountFaults<'_>,
 ) -> LayoutForecast {
@@ -117,7 +122,7 @@ fn layout(
             chances.iter().filter(|(_, chance)| *chance >= 0.5).map(|(page, _)| *page).collect();
         let counted = count(build, &likely);
         let ranges = likely.iter().map(|page| *page..page + PageSize::BASE_4K.bytes());
-        let touched = Touched {
+        let touched = TouchedCode {
             called_bytes: Bytes(called.map(|range| range.end - range.start).sum()),
             pages: chances.iter().map(|(_, chance)| chance).sum::<f64>().round() as u64,
             faults: counted.unwrap_or_else(|| windows(ranges, WINDOW)),
@@ -133,7 +138,7 @@ fn layout(
 
 /// A part of a function, or of code outside of functions, of which something is touched.
 #[derive(Debug)]
-struct Part {
+struct FunctionPart {
     range: Range<u64>,
     /// All of it counts: the touched pages are not known.
     is_whole: bool,
@@ -146,35 +151,37 @@ struct Part {
 /// What a workload touches where the functions lie at `placed`, about in the order of first touches: a part
 /// comes no earlier than the page that it is on today, nor than the call of its function, which comes no
 /// earlier than the calls before it.
-fn parts(build: &Build, workload: &Workload, placed: &[Range<u64>]) -> Vec<Part> {
+fn parts(build: &ProgramBuild, workload: &Workload, placed: &[Range<u64>]) -> Vec<FunctionPart> {
     let is_start = |at: &usize| START.contains(&build.functions[*at].name.as_str());
     let start = (0..placed.len()).filter(is_start);
     let of_function = |at: usize| {
         let (today, now) = (today(&build.functions[at]), placed[at].start);
         let mut parts = touched_of(&today, &workload.touched);
         if parts.is_empty() {
-            parts.push(Part::whole(&today));
+            parts.push(FunctionPart::whole(&today));
         }
         let moved = move |at: u64| at - today.start + now;
-        parts
-            .into_iter()
-            .map(move |part| Part { range: moved(part.range.start)..moved(part.range.end), ..part })
+        parts.into_iter().map(move |part| FunctionPart {
+            range: moved(part.range.start)..moved(part.range.end),
+            ..part
+        })
     };
     let frame = build.frame.iter().flat_map(|part| touched_of(part, &workload.touched));
     let calls = workload.calls.iter().copied().filter(|at| *at < placed.len());
     let mut called = 0;
     let called = calls.flat_map(|at| {
-        let parts: Vec<Part> = of_function(at).collect();
+        let parts: Vec<FunctionPart> = of_function(at).collect();
         let entry = parts.iter().filter(|part| part.is_entry).map(|part| part.at).max();
         called = called.max(entry.unwrap_or_default());
-        parts.into_iter().map(move |part| Part { at: part.at.max(called), ..part })
+        parts.into_iter().map(move |part| FunctionPart { at: part.at.max(called), ..part })
     });
-    let mut all: Vec<Part> = start.flat_map(of_function).chain(frame).chain(called).collect();
+    let mut all: Vec<FunctionPart> =
+        start.flat_map(of_function).chain(frame).chain(called).collect();
     all.sort_by_key(|part| part.at);
     all
 }
 
-impl Part {
+impl FunctionPart {
     /// All of `range`, whose touched pages are not known.
     fn whole(range: &Range<u64>) -> Self {
         Self { range: range.clone(), is_whole: true, is_entry: true, at: 0 }
@@ -182,9 +189,9 @@ impl Part {
 }
 
 /// The parts of `range` on these pages, page by page. All of it if the pages are not known.
-fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
+fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<FunctionPart> {
     if touched.is_empty() {
-        return vec![Part::whole(range)];
+        return vec![FunctionPart::whole(range)];
     }
     let page = PageSize::BASE_4K.bytes();
     let common = |(at, part): (usize, &Range<u64>)| {
@@ -200,7 +207,7 @@ fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
     by_page
         .map(|(at, part)| {
             let is_entry = part.start == range.start;
-            Part { range: part, is_whole: false, is_entry, at }
+            FunctionPart { range: part, is_whole: false, is_entry, at }
         })
         .collect()
 }
@@ -208,10 +215,10 @@ fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
 /// The pages of these parts, each at its first place, with the chance that it is touched. What was touched
 /// of a part may now lie on either of two pages: it is taken for two points of it by chance, and the entry
 /// of a function for one that is certain.
-fn chances(parts: &[Part]) -> Vec<(u64, f64)> {
+fn chances(parts: &[FunctionPart]) -> Vec<(u64, f64)> {
     let page = PageSize::BASE_4K.bytes();
     let (mut found, mut places) = (Vec::new(), HashMap::new());
-    for Part { range, is_whole, is_entry, .. } in parts {
+    for FunctionPart { range, is_whole, is_entry, .. } in parts {
         let (first, end) = (range.start / page, range.end.max(range.start + 1).div_ceil(page));
         let share = |number: u64| {
             let within = ((number + 1) * page).min(range.end) - (number * page).max(range.start);
@@ -244,12 +251,12 @@ fn as_seen(touched: &[Range<u64>]) -> Vec<(u64, f64)> {
     all.map(|number| (number * page, 1.0)).collect()
 }
 
-fn today(function: &Function) -> Range<u64> {
+fn today(function: &BuildSymbol) -> Range<u64> {
     function.address..function.address + function.bytes.0
 }
 
 /// Where each function lies: as today, or with those of `order` first.
-fn placed(functions: &[Function], order: Option<&[usize]>) -> Vec<Range<u64>> {
+fn placed(functions: &[BuildSymbol], order: Option<&[usize]>) -> Vec<Range<u64>> {
     let mut placed: Vec<Range<u64>> = functions.iter().map(today).collect();
     let Some(order) = order else { return placed };
     let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -274,7 +281,7 @@ fn placed(functions: &[Function], order: Option<&[usize]>) -> Vec<Range<u64>> {
 }
 
 /// What the union of the workloads touches with other page sizes.
-fn sizes(program: &Build, best: &[usize]) -> Vec<SizeForecast> {
+fn sizes(program: &ProgramBuild, best: &[usize]) -> Vec<SizeForecast> {
     let functions = &program.functions;
     let union = Workload {
         calls: first_calls(&program.workloads),
@@ -307,16 +314,16 @@ mod tests {
     use super::*;
 
     /// Functions of 1 KiB, one in each page.
-    fn sparse(count: u64) -> Build {
+    fn sparse(count: u64) -> ProgramBuild {
         let page = PageSize::BASE_4K.bytes();
-        let function = |at: u64| Function {
+        let function = |at: u64| BuildSymbol {
             name: at.to_string(),
             address: page * (at + 1),
             bytes: Bytes::kib(1),
-            ..Function::default()
+            ..BuildSymbol::default()
         };
         let calls = (0..count as usize).step_by(16).collect();
-        Build {
+        ProgramBuild {
             name: String::new(),
             functions: (0..count).map(function).collect(),
             frame: Vec::new(),

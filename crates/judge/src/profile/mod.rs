@@ -9,13 +9,14 @@
 //! Not seen: waiting (a sleeping process has no CPU time), and functions inlined into others. Work with
 //! interrupts off shows up where they are enabled again.
 
-use crate::activity::{self, Release};
+use crate::activity::{self, KernelRelease};
 use crate::diagnosis::{disagree, recording_ns};
-use pagewise_model::diagnosis::{Basis, CostKind, Diagnosis};
-use pagewise_model::look::Look;
+use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis};
+use pagewise_model::look::LookFindings;
 use pagewise_model::profile::{
-    Bucket, Compared, DeadRule, FollowedProcess, FrequentStack, GraphLine, Profile, ProfiledStack,
-    Sorted, StackSamples, UserFrame, What, Why,
+    CallGraphLine, ComparedTime, DeadRule, FollowedProcess, FrequentStack, ProfileActivity,
+    ProfileBucket, ProfileReason, ProfileReport, ProfiledStack, SortedSamples, StackSamples,
+    UserFrame,
 };
 use pagewise_model::{Fact, Nanos};
 use rustc_hash::FxHashMap;
@@ -27,22 +28,22 @@ const MOST_FREQUENT: usize = 5;
 /// Beginning of the functions of pressure-stall accounting.
 const PRESSURE_ACCOUNTING: &str = "psi_";
 /// Buckets that counts times prices fill without samples.
-const COUNTED: [What; 7] = [
-    What::User,
-    What::Copy,
-    What::Zeroing,
-    What::FaultEntry,
-    What::Mapping,
-    What::Unmapping,
-    What::Scheduling,
+const COUNTED: [ProfileActivity; 7] = [
+    ProfileActivity::User,
+    ProfileActivity::Copy,
+    ProfileActivity::Zeroing,
+    ProfileActivity::FaultEntry,
+    ProfileActivity::Mapping,
+    ProfileActivity::Unmapping,
+    ProfileActivity::Scheduling,
 ];
 
 /// What a profile is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct ProfileFacts<'a> {
     pub samples: &'a Fact<StackSamples>,
     /// The counts of the same run, and their cost by prices.
-    pub counted: Option<(&'a Look, &'a Diagnosis)>,
+    pub counted: Option<(&'a LookFindings, &'a Diagnosis)>,
     /// All functions of the running kernel.
     pub functions: &'a Fact<HashSet<String>>,
     pub release: &'a str,
@@ -50,7 +51,7 @@ pub struct Facts<'a> {
 
 /// The profile that `facts` give; `course` for a process that was running already.
 #[must_use]
-pub fn judge(facts: &Facts<'_>, course: Option<FollowedProcess>) -> Profile {
+pub fn judge(facts: &ProfileFacts<'_>, course: Option<FollowedProcess>) -> ProfileReport {
     let sorted = match facts.samples {
         Fact::Known(samples) => Fact::Known(sort(samples)),
         Fact::Missing(why) => Fact::Missing(why.clone()),
@@ -62,20 +63,20 @@ pub fn judge(facts: &Facts<'_>, course: Option<FollowedProcess>) -> Profile {
         Fact::Known(_) => Vec::new(),
         Fact::Missing(_) => unseen(facts.counted.is_some()),
     };
-    Profile { sorted, compared, unseen, dead_rules: dead_rules(facts), course }
+    ProfileReport { sorted, compared, unseen, dead_rules: dead_rules(facts), course }
 }
 
 /// Buckets that have no figure if no samples were taken.
-fn unseen(is_counted: bool) -> Vec<What> {
-    let has_figure = |what: &What| match what {
-        What::Unclassified | What::User => true,
+fn unseen(is_counted: bool) -> Vec<ProfileActivity> {
+    let has_figure = |what: &ProfileActivity| match what {
+        ProfileActivity::Unclassified | ProfileActivity::User => true,
         what => is_counted && COUNTED.contains(what),
     };
-    What::ALL.iter().copied().filter(|what| !has_figure(what)).collect()
+    ProfileActivity::ALL.iter().copied().filter(|what| !has_figure(what)).collect()
 }
 
-fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {
-    let Some(release) = Release::parse(facts.release) else {
+fn dead_rules(facts: &ProfileFacts<'_>) -> Fact<Vec<DeadRule>> {
+    let Some(release) = KernelRelease::parse(facts.release) else {
         return Fact::Missing(format!("{:?} is not a kernel release", facts.release));
     };
     let functions: HashSet<&str> = match facts.functions {
@@ -83,7 +84,7 @@ fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {
         Fact::Missing(why) => return Fact::Missing(why.clone()),
     };
     let dead = activity::dead_rules(&functions, release);
-    let reported = |rule: &&activity::Rule| DeadRule {
+    let reported = |rule: &&activity::SymbolRule| DeadRule {
         name: rule.name.to_owned(),
         kernels: rule.kernels.to_string(),
     };
@@ -92,17 +93,18 @@ fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {
 
 /// The samples in buckets, the largest first.
 #[must_use]
-pub fn sort(samples: &StackSamples) -> Sorted {
-    let mut buckets: BTreeMap<(What, Why), Vec<&ProfiledStack>> = BTreeMap::new();
+pub fn sort(samples: &StackSamples) -> SortedSamples {
+    let mut buckets: BTreeMap<(ProfileActivity, ProfileReason), Vec<&ProfiledStack>> =
+        BTreeMap::new();
     for stack in &samples.stacks {
         buckets.entry(cell(stack)).or_default().push(stack);
     }
     let total: u64 = samples.stacks.iter().map(|stack| stack.count).sum();
     let of = |stacks: &[&ProfiledStack]| stacks.iter().map(|stack| stack.count).sum::<u64>();
     let unclassified = frequent(&buckets);
-    let mut all: Vec<Bucket> = buckets
+    let mut all: Vec<ProfileBucket> = buckets
         .into_iter()
-        .map(|((what, why), stacks)| Bucket {
+        .map(|((what, why), stacks)| ProfileBucket {
             what,
             why,
             samples: of(&stacks),
@@ -116,7 +118,7 @@ pub fn sort(samples: &StackSamples) -> Sorted {
     all.sort_by_key(|bucket| std::cmp::Reverse(bucket.samples));
     let is_user = |stack: &&ProfiledStack| stack.kernel.is_empty();
     let user: u64 = samples.stacks.iter().filter(is_user).map(|stack| stack.count).sum();
-    Sorted {
+    SortedSamples {
         samples: total,
         kernel_samples: total.saturating_sub(user),
         lost: samples.lost,
@@ -129,18 +131,20 @@ pub fn sort(samples: &StackSamples) -> Sorted {
     }
 }
 
-fn cell(stack: &ProfiledStack) -> (What, Why) {
+fn cell(stack: &ProfiledStack) -> (ProfileActivity, ProfileReason) {
     if stack.kernel.is_empty() {
-        return (What::User, Why::Own);
+        return (ProfileActivity::User, ProfileReason::Own);
     }
     let names: Vec<&str> = stack.kernel.iter().map(AsRef::as_ref).collect();
     activity::judge(&names)
 }
 
 /// The most frequent kernel stacks that no rule matches.
-fn frequent(buckets: &BTreeMap<(What, Why), Vec<&ProfiledStack>>) -> Vec<FrequentStack> {
+fn frequent(
+    buckets: &BTreeMap<(ProfileActivity, ProfileReason), Vec<&ProfiledStack>>,
+) -> Vec<FrequentStack> {
     let mut counts: HashMap<&[Arc<str>], u64> = HashMap::new();
-    let unknown = buckets.iter().filter(|((what, _), _)| *what == What::Unclassified);
+    let unknown = buckets.iter().filter(|((what, _), _)| *what == ProfileActivity::Unclassified);
     for stack in unknown.flat_map(|(_, stacks)| stacks) {
         *counts.entry(&stack.kernel).or_default() += stack.count;
     }
@@ -175,34 +179,34 @@ mod tests;
 // translation, which samples cannot see.
 
 /// A comparison: its name, the costs that are added up, and the buckets that belong to them.
-struct Sum {
+struct BucketComparison {
     name: &'static str,
     costs: &'static [CostKind],
-    holds: fn(&Bucket) -> bool,
+    holds: fn(&ProfileBucket) -> bool,
     /// The recording of faults is done within it.
     holds_recording: bool,
 }
 
-const SUMS: [Sum; 4] = [
-    Sum {
+const SUMS: [BucketComparison; 4] = [
+    BucketComparison {
         name: "zeroing",
         costs: &[CostKind::Zeroing],
-        holds: |bucket| bucket.what == What::Zeroing,
+        holds: |bucket| bucket.what == ProfileActivity::Zeroing,
         holds_recording: false,
     },
-    Sum {
+    BucketComparison {
         name: "faults, mapping and unmapping, zeroing",
         costs: activity::MAPPING_COSTS,
         holds: |bucket| activity::is_mapping_work(bucket.what, &bucket.why),
         holds_recording: true,
     },
-    Sum {
+    BucketComparison {
         name: "data through pipes",
         costs: &[CostKind::PipeCopies],
-        holds: |bucket| bucket.why == Why::Pipe && is_transfer(bucket.what),
+        holds: |bucket| bucket.why == ProfileReason::Pipe && is_transfer(bucket.what),
         holds_recording: false,
     },
-    Sum {
+    BucketComparison {
         name: "data of files",
         costs: &[CostKind::FileCopies],
         holds: |bucket| is_file_data(&bucket.why) && is_transfer(bucket.what),
@@ -210,27 +214,37 @@ const SUMS: [Sum; 4] = [
     },
 ];
 
-const fn is_transfer(what: What) -> bool {
+const fn is_transfer(what: ProfileActivity) -> bool {
     !matches!(
         what,
-        What::Scheduling | What::IoWait | What::Reclaim | What::Compaction | What::Pinning
+        ProfileActivity::Scheduling
+            | ProfileActivity::IoWait
+            | ProfileActivity::Reclaim
+            | ProfileActivity::Compaction
+            | ProfileActivity::Pinning
     )
 }
 
-fn is_file_data(why: &Why) -> bool {
+fn is_file_data(why: &ProfileReason) -> bool {
     match why {
-        Why::FileRead | Why::FileWrite => true,
-        Why::Call(name) => matches!(name.as_ref(), "read" | "write" | "pread64" | "pwrite64"),
+        ProfileReason::FileRead | ProfileReason::FileWrite => true,
+        ProfileReason::Call(name) => {
+            matches!(name.as_ref(), "read" | "write" | "pread64" | "pwrite64")
+        }
         _ => false,
     }
 }
 
 /// All sums of which `diagnosis` has a cost.
-fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared> {
+fn compare(
+    sorted: &SortedSamples,
+    look: &LookFindings,
+    diagnosis: &Diagnosis,
+) -> Vec<ComparedTime> {
     let cpu_ns = sorted.samples as f64 * sorted.period_ns.0 as f64;
     let recording = recording_ns(look);
-    let compared = |sum: &Sum| {
-        let counts = |basis| matches!(basis, Basis::CountsTimesPrice | Basis::Timed);
+    let compared = |sum: &BucketComparison| {
+        let counts = |basis| matches!(basis, CostBasis::CountsTimesPrice | CostBasis::Timed);
         let costs =
             diagnosis.costs.iter().filter(|c| sum.costs.contains(&c.kind) && counts(c.basis));
         let counted: u64 = costs.map(|cost| cost.cost_ns.0).sum();
@@ -241,7 +255,7 @@ fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared>
         let sampled = buckets.map(|bucket| bucket.cpu_ns.0 as f64).sum::<f64>();
         let own = if sum.holds_recording { recording } else { 0.0 };
         let sampled = (sampled - own).max(0.0);
-        Some(Compared {
+        Some(ComparedTime {
             name: sum.name.to_owned(),
             counted_ns: Nanos(counted),
             sampled_ns: Nanos::from_f64(sampled),
@@ -263,14 +277,14 @@ const FOLDED_BELOW: u64 = 100;
 
 /// What a line of a graph represents. Equal frames of one caller are one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Frame<'a> {
+enum GraphFrame<'a> {
     /// A process, or a function of the kernel.
     Named(&'a str),
     /// A function of a file other than the program. Only the file if the function is not known.
     Code(Option<&'a str>, &'a str),
 }
 
-impl<'a> Frame<'a> {
+impl<'a> GraphFrame<'a> {
     fn of_code(frame: &'a UserFrame, process: &str) -> Self {
         let file = frame.path.rsplit('/').next().unwrap_or_default();
         match frame.function.as_deref() {
@@ -295,53 +309,55 @@ fn is_own(file: &str, process: &str) -> bool {
 
 /// Stacks with the same beginning, whose next level is not yet written.
 #[derive(Debug)]
-struct Group<'s, 'a> {
+struct GraphGroup<'s, 'a> {
     depth: u32,
-    line: Option<GraphLine>,
-    stacks: Vec<&'s Shown<'a>>,
+    line: Option<CallGraphLine>,
+    stacks: Vec<&'s ShownStack<'a>>,
 }
 
 /// A stack as it is shown.
 #[derive(Debug)]
-struct Shown<'a> {
+struct ShownStack<'a> {
     of: &'a ProfiledStack,
     /// Its frames of the program, the outermost first, by their places; of those that follow one like them the last.
     user: Vec<u32>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownStack<'a> {
     fn new(of: &'a ProfiledStack) -> Self {
-        let code = |at: usize| Frame::of_code(&of.user[at], &of.process);
+        let code = |at: usize| GraphFrame::of_code(&of.user[at], &of.process);
         let repeats = |at: usize| at > 0 && code(at) == code(at - 1);
         let user = (0..of.user.len()).rev().filter(|at| !repeats(*at)).map(|at| at as u32);
         Self { of, user: user.collect() }
     }
 
     /// The frame at this depth below its process.
-    fn frame(&self, depth: u32) -> Option<Frame<'a>> {
+    fn frame(&self, depth: u32) -> Option<GraphFrame<'a>> {
         let Some(below) = (depth as usize).checked_sub(1) else {
-            return Some(Frame::Named(&self.of.process));
+            return Some(GraphFrame::Named(&self.of.process));
         };
         match below.checked_sub(self.user.len()) {
             None => {
                 let frame = self.of.user.get(*self.user.get(below)? as usize)?;
-                Some(Frame::of_code(frame, &self.of.process))
+                Some(GraphFrame::of_code(frame, &self.of.process))
             }
-            Some(inside) => self.of.kernel.iter().rev().nth(inside).map(|name| Frame::Named(name)),
+            Some(inside) => {
+                self.of.kernel.iter().rev().nth(inside).map(|name| GraphFrame::Named(name))
+            }
         }
     }
 }
 
 /// The graph from the outermost callers on. The pending work is lists of stacks, each stack in one list. So
 /// memory depends on the number of stacks, not on their depth.
-fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
+fn graph(stacks: &[&ProfiledStack]) -> Vec<CallGraphLine> {
     let all = stacks.iter().map(|stack| stack.count).sum();
     let mut lines = Vec::new();
-    let stacks: Vec<Shown<'_>> = stacks.iter().map(|stack| Shown::new(stack)).collect();
-    let stacks: Vec<&Shown<'_>> = stacks.iter().collect();
+    let stacks: Vec<ShownStack<'_>> = stacks.iter().map(|stack| ShownStack::new(stack)).collect();
+    let stacks: Vec<&ShownStack<'_>> = stacks.iter().collect();
     // The next last.
     let mut left = callees(0, &stacks, all);
-    while let Some(Group { depth, line, stacks }) = left.pop() {
+    while let Some(GraphGroup { depth, line, stacks }) = left.pop() {
         lines.extend(line);
         left.extend(callees(depth, &stacks, all));
     }
@@ -349,8 +365,8 @@ fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
 }
 
 /// Groups stacks that are equal up to `depth` by their next frame, the most frequent group last.
-fn callees<'s, 'a>(depth: u32, stacks: &[&'s Shown<'a>], all: u64) -> Vec<Group<'s, 'a>> {
-    let mut samples: FxHashMap<Frame<'a>, u64> = FxHashMap::default();
+fn callees<'s, 'a>(depth: u32, stacks: &[&'s ShownStack<'a>], all: u64) -> Vec<GraphGroup<'s, 'a>> {
+    let mut samples: FxHashMap<GraphFrame<'a>, u64> = FxHashMap::default();
     for stack in stacks {
         if let Some(frame) = stack.frame(depth) {
             *samples.entry(frame).or_default() += stack.of.count;
@@ -364,15 +380,15 @@ fn callees<'s, 'a>(depth: u32, stacks: &[&'s Shown<'a>], all: u64) -> Vec<Group<
         }
         is_listed
     });
-    let mut listed: Vec<(Frame<'a>, u64)> = samples.into_iter().collect();
+    let mut listed: Vec<(GraphFrame<'a>, u64)> = samples.into_iter().collect();
     listed.sort_by(|(a, of_a), (b, of_b)| of_a.cmp(of_b).then_with(|| b.text().cmp(&a.text())));
-    let at: FxHashMap<Frame<'a>, usize> =
+    let at: FxHashMap<GraphFrame<'a>, usize> =
         listed.iter().enumerate().map(|(at, (frame, _))| (*frame, at)).collect();
-    let group = |(frame, samples): &(Frame<'a>, u64)| {
-        let line = GraphLine { depth, name: frame.text(), samples: *samples, folded: 0 };
-        Group { depth: depth + 1, line: Some(line), stacks: Vec::new() }
+    let group = |(frame, samples): &(GraphFrame<'a>, u64)| {
+        let line = CallGraphLine { depth, name: frame.text(), samples: *samples, folded: 0 };
+        GraphGroup { depth: depth + 1, line: Some(line), stacks: Vec::new() }
     };
-    let mut groups: Vec<Group<'s, 'a>> = listed.iter().map(group).collect();
+    let mut groups: Vec<GraphGroup<'s, 'a>> = listed.iter().map(group).collect();
     for stack in stacks {
         if let Some(at) = stack.frame(depth).and_then(|frame| at.get(&frame)) {
             groups[*at].stacks.push(stack);
@@ -380,8 +396,8 @@ fn callees<'s, 'a>(depth: u32, stacks: &[&'s Shown<'a>], all: u64) -> Vec<Group<
     }
     if of_folded > 0 {
         let (name, samples) = (String::new(), of_folded);
-        let line = Some(GraphLine { depth, name, samples, folded });
-        groups.insert(0, Group { depth, line, stacks: Vec::new() });
+        let line = Some(CallGraphLine { depth, name, samples, folded });
+        groups.insert(0, GraphGroup { depth, line, stacks: Vec::new() });
     }
     groups
 }

@@ -1,8 +1,8 @@
 use super::*;
 use pagewise_model::Bytes;
 use pagewise_model::constructed::{self, profiled_stack as stack};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind};
-use pagewise_model::profile::{Compared, GraphLine, UserFrame};
+use pagewise_model::diagnosis::{CostBasis, CostKind, PageCost};
+use pagewise_model::profile::{CallGraphLine, ComparedTime, UserFrame};
 use proptest::prelude::*;
 
 fn samples(stacks: Vec<ProfiledStack>) -> StackSamples {
@@ -22,13 +22,13 @@ fn buckets_are_reported_the_largest_first() {
         stack("wc", &["tcp_sendmsg"], 1),
     ]);
     let sorted = sort(&all);
-    let reported: Vec<(What, &Why, u64)> =
+    let reported: Vec<(ProfileActivity, &ProfileReason, u64)> =
         sorted.buckets.iter().map(|b| (b.what, &b.why, b.samples)).collect();
     let want = [
-        (What::User, &Why::Own, 50),
-        (What::Copy, &Why::FileRead, 35),
-        (What::Zeroing, &Why::AnonFault, 14),
-        (What::Unclassified, &Why::Unknown, 1),
+        (ProfileActivity::User, &ProfileReason::Own, 50),
+        (ProfileActivity::Copy, &ProfileReason::FileRead, 35),
+        (ProfileActivity::Zeroing, &ProfileReason::AnonFault, 14),
+        (ProfileActivity::Unclassified, &ProfileReason::Unknown, 1),
     ];
     assert_eq!(reported, want);
     assert_eq!((sorted.samples, sorted.kernel_samples), (100, 50));
@@ -51,7 +51,7 @@ fn pressure_accounting_is_distinguished() {
     let switch = ["psi_task_switch", "__schedule", "schedule", "anon_pipe_read"];
     let sorted = sort(&samples(vec![stack("a", &switch, 1), stack("a", &[], 3)]));
     assert!((sorted.pressure_accounting_share - 0.25).abs() < 1e-12);
-    assert_eq!(sorted.buckets[1].what, What::Scheduling);
+    assert_eq!(sorted.buckets[1].what, ProfileActivity::Scheduling);
 }
 
 #[test]
@@ -68,8 +68,12 @@ fn a_graph_opens_from_the_process_to_the_leaf() {
     let deeper = ["memcpy", READ[0], READ[1], READ[2]];
     let sorted = sort(&samples(vec![from_main, stack("wc", &deeper, 40)]));
     let [bucket] = &sorted.buckets[..] else { panic!("{sorted:?}") };
-    let line =
-        |depth, name: &str, samples| GraphLine { depth, name: name.to_owned(), samples, folded: 0 };
+    let line = |depth, name: &str, samples| CallGraphLine {
+        depth,
+        name: name.to_owned(),
+        samples,
+        folded: 0,
+    };
     let want = [
         line(0, "cat", 60),
         line(1, "main", 60),
@@ -116,12 +120,12 @@ fn rare_callees_are_folded_into_one_line() {
     let sorted = sort(&samples(all));
     let [bucket] = &sorted.buckets[..] else { panic!("{sorted:?}") };
     let [.., folded] = &bucket.graph[..] else { panic!("{bucket:?}") };
-    let want = GraphLine { depth: 2, name: String::new(), samples: 9, folded: 9 };
+    let want = CallGraphLine { depth: 2, name: String::new(), samples: 9, folded: 9 };
     assert_eq!((folded, bucket.graph.len()), (&want, 4));
 }
 
-fn cost(kind: CostKind, basis: Basis, ms: u64) -> Cost {
-    Cost {
+fn cost(kind: CostKind, basis: CostBasis, ms: u64) -> PageCost {
+    PageCost {
         kind,
         cost_ns: Nanos::millis(ms),
         time_share: 0.0,
@@ -131,8 +135,8 @@ fn cost(kind: CostKind, basis: Basis, ms: u64) -> Cost {
     }
 }
 
-fn counted(costs: Vec<Cost>) -> (Look, Diagnosis) {
-    let look = Look {
+fn counted(costs: Vec<PageCost>) -> (LookFindings, Diagnosis) {
+    let look = LookFindings {
         runs: vec![constructed::usage()],
         traced: Fact::missing("not requested"),
         samples: Fact::missing("not requested"),
@@ -151,10 +155,10 @@ fn counted(costs: Vec<Cost>) -> (Look, Diagnosis) {
     (look, diagnosis)
 }
 
-fn judged(samples: Fact<StackSamples>, costs: Vec<Cost>) -> Profile {
+fn judged(samples: Fact<StackSamples>, costs: Vec<PageCost>) -> ProfileReport {
     let (look, diagnosis) = counted(costs);
     let functions = Fact::Known(HashSet::from(["clear_page_erms".to_owned()]));
-    let facts = Facts {
+    let facts = ProfileFacts {
         samples: &samples,
         counted: Some((&look, &diagnosis)),
         functions: &functions,
@@ -173,13 +177,13 @@ fn two_ways_to_one_sum_are_set_beside_each_other() {
         stack("a", &["schedule", "anon_pipe_read"], 500),
     ]);
     let costs = vec![
-        cost(CostKind::FileCopies, Basis::CountsTimesPrice, 95),
-        cost(CostKind::Zeroing, Basis::CountsTimesPrice, 20),
-        cost(CostKind::AddressTranslation, Basis::UpperBound, 70),
-        cost(CostKind::Wakeups, Basis::CountsTimesPrice, 9),
+        cost(CostKind::FileCopies, CostBasis::CountsTimesPrice, 95),
+        cost(CostKind::Zeroing, CostBasis::CountsTimesPrice, 20),
+        cost(CostKind::AddressTranslation, CostBasis::UpperBound, 70),
+        cost(CostKind::Wakeups, CostBasis::CountsTimesPrice, 9),
     ];
     let profile = judged(Fact::Known(all), costs);
-    let reported = |name: &str, counted, sampled, differ| Compared {
+    let reported = |name: &str, counted, sampled, differ| ComparedTime {
         name: name.to_owned(),
         counted_ns: Nanos::millis(counted),
         sampled_ns: Nanos::millis(sampled),
@@ -201,11 +205,11 @@ fn pinning_for_a_transfer_is_set_beside_no_price_of_faults() {
     let all = samples(vec![stack("a", &pinning, 200), stack("a", &FAULT, 4)]);
     let sorted = sort(&all);
     assert!(
-        sorted.buckets.iter().any(|b| b.what == What::Pinning && b.samples == 200),
+        sorted.buckets.iter().any(|b| b.what == ProfileActivity::Pinning && b.samples == 200),
         "{sorted:?}"
     );
     let profile =
-        judged(Fact::Known(all), vec![cost(CostKind::AnonFaults, Basis::CountsTimesPrice, 2)]);
+        judged(Fact::Known(all), vec![cost(CostKind::AnonFaults, CostBasis::CountsTimesPrice, 2)]);
     let [faults] = profile.compared.as_slice() else { panic!("{:?}", profile.compared) };
     assert_eq!((faults.sampled_ns, faults.differ), (Nanos::millis(2), false));
 }
@@ -214,8 +218,14 @@ fn pinning_for_a_transfer_is_set_beside_no_price_of_faults() {
 fn without_samples_the_buckets_without_a_figure_are_named() {
     let profile = judged(Fact::missing("refused"), Vec::new());
     assert_eq!(profile.sorted.reason(), Some("refused"));
-    assert!(profile.unseen.contains(&What::Lock) && profile.unseen.contains(&What::Allocation));
-    assert!(!profile.unseen.contains(&What::Copy) && !profile.unseen.contains(&What::User));
+    assert!(
+        profile.unseen.contains(&ProfileActivity::Lock)
+            && profile.unseen.contains(&ProfileActivity::Allocation)
+    );
+    assert!(
+        !profile.unseen.contains(&ProfileActivity::Copy)
+            && !profile.unseen.contains(&ProfileActivity::User)
+    );
     let dead = profile.dead_rules.known().unwrap();
     assert!(dead.iter().any(|rule| rule.name == "pipes" && rule.kernels == "5.4-"));
     assert!(dead.iter().all(|rule| rule.name != "clearing a page"));
@@ -225,12 +235,13 @@ fn without_samples_the_buckets_without_a_figure_are_named() {
 fn rules_are_not_checked_against_what_is_not_known() {
     let functions = Fact::missing("no kallsyms");
     let samples = Fact::missing("refused");
-    let facts = Facts { samples: &samples, counted: None, functions: &functions, release: "6.18" };
+    let facts =
+        ProfileFacts { samples: &samples, counted: None, functions: &functions, release: "6.18" };
     let profile = judge(&facts, None);
     assert_eq!(profile.dead_rules.reason(), Some("no kallsyms"));
     // Nothing was counted either: only the program's user time is known.
-    assert!(profile.unseen.contains(&What::Copy));
-    let odd = Facts { release: "next", ..facts };
+    assert!(profile.unseen.contains(&ProfileActivity::Copy));
+    let odd = ProfileFacts { release: "next", ..facts };
     assert!(judge(&odd, None).dead_rules.reason().unwrap().contains("next"));
 }
 
@@ -261,10 +272,10 @@ proptest! {
         let sorted = sort(&all);
         prop_assert_eq!(sorted.samples, total);
         prop_assert_eq!(sorted.buckets.iter().map(|b| b.samples).sum::<u64>(), total);
-        let cells: HashSet<(What, &Why)> = sorted.buckets.iter().map(|b| (b.what, &b.why)).collect();
+        let cells: HashSet<(ProfileActivity, &ProfileReason)> = sorted.buckets.iter().map(|b| (b.what, &b.why)).collect();
         prop_assert_eq!(cells.len(), sorted.buckets.len());
         let of = |is_user: bool| -> u64 {
-            let own = sorted.buckets.iter().filter(|b| (b.what == What::User) == is_user);
+            let own = sorted.buckets.iter().filter(|b| (b.what == ProfileActivity::User) == is_user);
             own.map(|b| b.samples).sum()
         };
         prop_assert_eq!((of(true), of(false)), (total - sorted.kernel_samples, sorted.kernel_samples));

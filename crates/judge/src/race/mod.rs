@@ -11,16 +11,18 @@
 //! is stronger in few runs, and capped at what few runs can show with two speeds.
 //!
 //! Picking the best of several arms is corrected by closed testing: the arm's evidence is the smallest mean
-//! over all sets of arms that contain it ([`Race::selected`]).
+//! over all sets of arms that contain it ([`ArmRace::selected`]).
 //!
 //! Not seen: an error that favours one arm equally in every block.
 
-pub use observation::{Block, Counter};
-pub use policy::{Entrant, Goal, Halt, Order, Policy, Room, Terms, Unit};
-pub(crate) use slope::{Slopes, Speeds};
+pub use observation::{RaceBlock, RemedyCounter};
+pub use policy::{
+    BlockRoom, BlockUnit, PlannedBlock, RaceEntrant, RaceGoal, RaceHalt, RacePolicy, RaceTerms,
+};
+pub(crate) use slope::{SpeedSlopes, Speeds};
 pub(crate) use verdict::between_logs;
 pub use verdict::between_sessions;
-use verdict::{Costs, Findings};
+use verdict::{ArmCosts, VerdictFindings};
 
 mod normal;
 mod observation;
@@ -55,7 +57,7 @@ const USUAL_RUNS: f64 = 2.0;
 
 /// What is assumed about the noise before the first run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Noise {
+pub struct NoisePrior {
     /// Usual variance of the logarithm of a run's time.
     variance: f64,
     /// Deviation of an error that favours an arm equally in every block.
@@ -64,7 +66,7 @@ pub struct Noise {
     effects: &'static [f64],
 }
 
-impl Noise {
+impl NoisePrior {
     /// Runs one after the other. What favours an arm in every block is less than their noise.
     pub const IN_TURN: Self =
         Self { variance: 0.02 * 0.02, bias: 0.0, effects: &[0.02, 0.05, 0.10, 0.20, 0.40] };
@@ -76,7 +78,7 @@ impl Noise {
     };
 }
 
-impl Default for Noise {
+impl Default for NoisePrior {
     fn default() -> Self {
         Self::IN_TURN
     }
@@ -84,14 +86,14 @@ impl Default for Noise {
 
 /// What is held against an arm: its gain as a share of the control's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Claim {
+pub enum GainClaim {
     /// It gains no more than this.
     GainAtMost(f64),
     /// It gains no less than this.
     GainAtLeast(f64),
 }
 
-impl Claim {
+impl GainClaim {
     /// The claims that decide a race; evidence against them is kept up with every block.
     const WATCHED: [Self; 9] = [
         Self::GainAtMost(0.0),
@@ -105,24 +107,24 @@ impl Claim {
         Self::GainAtLeast(RULED_OUT[4]),
     ];
 
-    fn limit(self) -> Limit {
+    fn limit(self) -> RatioLimit {
         match self {
-            Self::GainAtMost(share) => Limit { sign: -1.0, log_ratio: (-share).ln_1p() },
-            Self::GainAtLeast(share) => Limit { sign: 1.0, log_ratio: (-share).ln_1p() },
+            Self::GainAtMost(share) => RatioLimit { sign: -1.0, log_ratio: (-share).ln_1p() },
+            Self::GainAtLeast(share) => RatioLimit { sign: 1.0, log_ratio: (-share).ln_1p() },
         }
     }
 }
 
 /// A claim about the logarithm of an arm's time ratio: at least this (`sign` -1) or at most this (1).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Limit {
+struct RatioLimit {
     sign: f64,
     log_ratio: f64,
 }
 
 /// The runs of one arm in one block with the control's.
 #[derive(Debug, Clone, PartialEq)]
-struct Runs {
+struct ArmBlockRuns {
     control: Vec<f64>,
     arm: Vec<f64>,
 }
@@ -138,7 +140,7 @@ pub struct BlockTimes {
 
 /// Sums over the blocks of one arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Totals {
+struct ArmTotals {
     blocks: u32,
     arm_runs: u32,
     control_runs: u32,
@@ -148,15 +150,15 @@ struct Totals {
     second: f64,
     /// Squares within arm and control, block by block.
     within: f64,
-    noise: Noise,
+    noise: NoisePrior,
 }
 
-impl Totals {
-    fn new(noise: Noise) -> Self {
+impl ArmTotals {
+    fn new(noise: NoisePrior) -> Self {
         Self { noise, ..Self::default() }
     }
 
-    fn add(&mut self, runs: &Runs) {
+    fn add(&mut self, runs: &ArmBlockRuns) {
         let (arm, control) = (runs.arm.len() as f64, runs.control.len() as f64);
         let weight = arm * control / (arm + control);
         let (arm_mean, arm_squares) = mean_and_squares(&runs.arm);
@@ -203,7 +205,7 @@ impl Totals {
 }
 
 /// Variance of a run from squares with this many degrees of freedom, shrunk towards the usual variance.
-fn shrunk(squares: f64, freedom: f64, noise: Noise) -> f64 {
+fn shrunk(squares: f64, freedom: f64, noise: NoisePrior) -> f64 {
     (USUAL_RUNS * noise.variance + squares) / (USUAL_RUNS + freedom)
 }
 
@@ -215,26 +217,26 @@ fn mean_and_squares(values: &[f64]) -> (f64, f64) {
 /// All runs of one arm.
 #[derive(Debug, Clone, Default)]
 struct ArmRuns {
-    runs: Vec<Runs>,
-    totals: Totals,
-    /// Logarithms of the randomised e-values, in the order of [`Claim::WATCHED`].
-    randomised: [f64; Claim::WATCHED.len()],
+    runs: Vec<ArmBlockRuns>,
+    totals: ArmTotals,
+    /// Logarithms of the randomised e-values, in the order of [`GainClaim::WATCHED`].
+    randomised: [f64; GainClaim::WATCHED.len()],
 }
 
 impl ArmRuns {
-    fn new(noise: Noise) -> Self {
-        Self { totals: Totals::new(noise), ..Self::default() }
+    fn new(noise: NoisePrior) -> Self {
+        Self { totals: ArmTotals::new(noise), ..Self::default() }
     }
 
     /// The limit for evidence that ignores bias: moved by as much as the bias may reach.
-    fn beyond_bias(&self, limit: Limit) -> Limit {
+    fn beyond_bias(&self, limit: RatioLimit) -> RatioLimit {
         const REACH: f64 = 2.0;
         let log_ratio = limit.log_ratio + limit.sign * REACH * self.totals.noise.bias;
-        Limit { log_ratio, ..limit }
+        RatioLimit { log_ratio, ..limit }
     }
 
-    fn add(&mut self, runs: Runs) {
-        for (at, claim) in Claim::WATCHED.into_iter().enumerate() {
+    fn add(&mut self, runs: ArmBlockRuns) {
+        for (at, claim) in GainClaim::WATCHED.into_iter().enumerate() {
             let limit = self.beyond_bias(claim.limit());
             self.randomised[at] += randomised::of_block(&runs, limit, &self.totals).ln();
         }
@@ -242,16 +244,16 @@ impl ArmRuns {
         self.runs.push(runs);
     }
 
-    fn evidence(&self, claim: Claim) -> f64 {
-        match Claim::WATCHED.iter().position(|watched| *watched == claim) {
+    fn evidence(&self, claim: GainClaim) -> f64 {
+        match GainClaim::WATCHED.iter().position(|watched| *watched == claim) {
             Some(at) => self.evidence_with(claim.limit(), self.randomised[at]),
             None => self.against(claim.limit()),
         }
     }
 
     /// Evidence against any limit, from the first block on.
-    fn against(&self, limit: Limit) -> f64 {
-        let mut before = Totals::new(self.totals.noise);
+    fn against(&self, limit: RatioLimit) -> f64 {
+        let mut before = ArmTotals::new(self.totals.noise);
         let mut log = 0.0;
         let beyond = self.beyond_bias(limit);
         for runs in &self.runs {
@@ -261,7 +263,7 @@ impl ArmRuns {
         self.evidence_with(limit, log)
     }
 
-    fn evidence_with(&self, limit: Limit, log_randomised: f64) -> f64 {
+    fn evidence_with(&self, limit: RatioLimit, log_randomised: f64) -> f64 {
         NORMAL_SHARE * normal::evidence(&self.totals, limit)
             + (1.0 - NORMAL_SHARE) * log_randomised.exp()
     }
@@ -269,7 +271,7 @@ impl ArmRuns {
 
 /// Where an arm stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Standing {
+pub struct ArmStanding {
     /// Time ratio, arm / control.
     pub ratio: f64,
     /// Standard error of its logarithm.
@@ -284,11 +286,11 @@ pub struct Standing {
 
 /// A race of numbered arms.
 #[derive(Debug, Clone, Default)]
-pub struct Race {
+pub struct ArmRace {
     arms: Vec<ArmRuns>,
 }
 
-impl Race {
+impl ArmRace {
     /// A race of this many arms, before any run.
     #[must_use]
     pub fn new(arms: usize) -> Self {
@@ -296,7 +298,7 @@ impl Race {
     }
 
     /// Adds an arm whose runs have this noise. Returns its number.
-    pub fn join(&mut self, noise: Noise) -> usize {
+    pub fn join(&mut self, noise: NoisePrior) -> usize {
         self.arms.push(ArmRuns::new(noise));
         self.arms.len() - 1
     }
@@ -307,7 +309,7 @@ impl Race {
             if let (Some(ran), false) =
                 (self.arms.get_mut(*arm), times.is_empty() || block.control.is_empty())
             {
-                ran.add(Runs { control: block.control.clone(), arm: times.clone() });
+                ran.add(ArmBlockRuns { control: block.control.clone(), arm: times.clone() });
             }
         }
     }
@@ -318,9 +320,9 @@ impl Race {
 
     /// Where an arm stands; nowhere before its first block.
     #[must_use]
-    pub fn standing(&self, arm: usize) -> Option<Standing> {
+    pub fn standing(&self, arm: usize) -> Option<ArmStanding> {
         let totals = self.ran(arm)?.totals;
-        Some(Standing {
+        Some(ArmStanding {
             ratio: totals.difference().exp(),
             error: totals.standard_error(),
             deviation: totals.variance().sqrt(),
@@ -331,13 +333,13 @@ impl Race {
 
     /// Evidence against a claim about one arm that was named before the race; 1 before any run.
     #[must_use]
-    pub fn evidence(&self, arm: usize, claim: Claim) -> f64 {
+    pub fn evidence(&self, arm: usize, claim: GainClaim) -> f64 {
         self.ran(arm).map_or(1.0, |own| own.evidence(claim))
     }
 
     /// Evidence against a claim about an arm that was picked because of what the race showed.
     #[must_use]
-    pub fn selected(&self, arm: usize, claim: Claim) -> f64 {
+    pub fn selected(&self, arm: usize, claim: GainClaim) -> f64 {
         let own = self.evidence(arm, claim);
         let raced = (0..self.arms.len()).filter(|other| *other != arm);
         let mut others: Vec<f64> =
@@ -354,41 +356,41 @@ impl Race {
     /// The gain is proven.
     #[must_use]
     pub fn is_proven(&self, arm: usize) -> bool {
-        self.selected(arm, Claim::GainAtMost(0.0)) >= PROVEN
-            && self.selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= WORTH
+        self.selected(arm, GainClaim::GainAtMost(0.0)) >= PROVEN
+            && self.selected(arm, GainClaim::GainAtMost(LEAST_GAIN)) >= WORTH
     }
 
     /// The gain is likely.
     #[must_use]
     pub fn is_likely(&self, arm: usize) -> bool {
-        self.selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= LIKELY
+        self.selected(arm, GainClaim::GainAtMost(LEAST_GAIN)) >= LIKELY
     }
 
     /// The loss is proven.
     #[must_use]
     pub fn is_slower(&self, arm: usize) -> bool {
-        self.evidence(arm, Claim::GainAtLeast(0.0)) >= PROVEN
-            && self.evidence(arm, Claim::GainAtLeast(-LEAST_GAIN)) >= WORTH
+        self.evidence(arm, GainClaim::GainAtLeast(0.0)) >= PROVEN
+            && self.evidence(arm, GainClaim::GainAtLeast(-LEAST_GAIN)) >= WORTH
     }
 
     /// The least of [`RULED_OUT`] that the arm does not gain.
     #[must_use]
     pub fn no_gain_above(&self, arm: usize) -> Option<f64> {
-        let out = |share: &f64| self.evidence(arm, Claim::GainAtLeast(*share)) >= OUT;
+        let out = |share: &f64| self.evidence(arm, GainClaim::GainAtLeast(*share)) >= OUT;
         RULED_OUT.into_iter().find(out)
     }
 
     /// The least of [`RULED_OUT`] that the arm does not lose.
     #[must_use]
     pub fn no_loss_above(&self, arm: usize) -> Option<f64> {
-        let out = |share: &f64| self.evidence(arm, Claim::GainAtMost(-share)) >= OUT;
+        let out = |share: &f64| self.evidence(arm, GainClaim::GainAtMost(-share)) >= OUT;
         RULED_OUT.into_iter().find(out)
     }
 
     /// The interval of the arm's time lies on one side of a loss of this share.
     #[must_use]
     pub fn is_loss_bounded(&self, arm: usize, share: f64) -> bool {
-        let sides = [Claim::GainAtMost(-share), Claim::GainAtLeast(-share)];
+        let sides = [GainClaim::GainAtMost(-share), GainClaim::GainAtLeast(-share)];
         sides.into_iter().any(|claim| self.evidence(arm, claim) >= OUT)
     }
 
@@ -429,7 +431,7 @@ const HALVINGS: u32 = 12;
 /// Beyond this logarithm of the ratio an interval is open.
 const WIDEST: f64 = 5.0;
 
-impl Race {
+impl ArmRace {
     /// The ends of the 95% interval of the time ratio.
     #[must_use]
     pub fn interval(&self, arm: usize) -> Option<(f64, f64)> {
@@ -441,7 +443,7 @@ impl Race {
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
 fn end(ran: &ArmRuns, side: f64) -> f64 {
     // A ratio on one side is ruled out by runs on the other side of it.
-    let is_out = |log_ratio: f64| ran.against(Limit { sign: -side, log_ratio }) >= OUT;
+    let is_out = |log_ratio: f64| ran.against(RatioLimit { sign: -side, log_ratio }) >= OUT;
     let from = ran.totals.difference();
     let (mut inside, mut step) = (from, FIRST_STEP * ran.totals.standard_error());
     let mut outside = from + side * step;

@@ -6,13 +6,13 @@
 //! no speeds: its windows last longer than the disturbances that these show.
 
 use super::verdict::{of_few_differences, of_few_runs};
-use super::{BlockTimes, Costs, Slopes, Speeds};
-use crate::mechanism::Mechanism;
+use super::{ArmCosts, BlockTimes, SpeedSlopes, Speeds};
+use crate::mechanism::MechanismReadings;
 use crate::service;
 use crate::stats::find_two_modes;
 use pagewise_model::measured::median;
-use pagewise_model::service::{Holding, Mode, Pair, Side};
-use pagewise_model::trial::{self, Point, Quantity, Ratio};
+use pagewise_model::service::{ServerMeasurement, ServerMemory, ServerPair, ServiceMode};
+use pagewise_model::trial::{self, ArmRun, ComparedQuantity, TimeRatio};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const LEAST_LEFT: f64 = 0.05;
 
 /// The kernel counter that shows whether a remedy acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counter {
+pub enum RemedyCounter {
     /// Nothing: the remedy has no counter.
     None,
     /// The counter that is read with each run.
@@ -33,9 +33,9 @@ pub enum Counter {
     FileHuge,
 }
 
-impl Counter {
+impl RemedyCounter {
     /// Pages of 4 KiB would be below the noise of small mappings: whole mebibytes.
-    const fn held(self, holding: &Holding) -> u64 {
+    const fn held(self, holding: &ServerMemory) -> u64 {
         match self {
             Self::None | Self::OfRun => 0,
             Self::AnonHuge => holding.anon_huge_bytes.0 >> 20,
@@ -46,39 +46,39 @@ impl Counter {
 
 /// A block of a race: the control and one or more arms, side by side or in random order.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Block {
+pub enum RaceBlock {
     /// Runs of programs that end.
-    Runs(trial::Block),
+    Runs(trial::ExperimentBlock),
     /// Two servers under load, or one with a remedy off and on.
-    Pair(Pair),
+    Pair(ServerPair),
 }
 
 /// What one subject did.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Observation<'a> {
+pub(crate) enum ArmObservation<'a> {
     /// A run.
-    Run(Run<'a>),
+    Run(ObservedRun<'a>),
     /// A server's windows.
-    Side(&'a Side),
+    Side(&'a ServerMeasurement),
 }
 
 /// A run of a program.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run<'a> {
-    point: &'a Point,
+pub(crate) struct ObservedRun<'a> {
+    point: &'a ArmRun,
     /// The host's time in it.
     host_ns: f64,
     /// Others shared its CPU.
     at_once: bool,
 }
 
-impl Run<'_> {
+impl ObservedRun<'_> {
     /// The deciding amount: nanoseconds or bytes. For runs at once only CPU time is meaningful.
-    fn amount(&self, quantity: Quantity) -> f64 {
+    fn amount(&self, quantity: ComparedQuantity) -> f64 {
         let usage = &self.point.usage;
         let amount = match quantity {
-            Quantity::Memory => usage.peak_memory().0,
-            Quantity::Cpu => usage.cpu_ns().0,
+            ComparedQuantity::Memory => usage.peak_memory().0,
+            ComparedQuantity::Cpu => usage.cpu_ns().0,
             _ if self.at_once => usage.cpu_ns().0,
             _ => usage.wall_ns.0,
         };
@@ -86,12 +86,12 @@ impl Run<'_> {
     }
 }
 
-impl Block {
+impl RaceBlock {
     /// What ran in it shared its CPUs.
     pub(crate) fn is_at_once(&self) -> bool {
         match self {
             Self::Runs(block) => block.at_once,
-            Self::Pair(pair) => pair.mode == Mode::AtOnce,
+            Self::Pair(pair) => pair.mode == ServiceMode::AtOnce,
         }
     }
 
@@ -104,14 +104,14 @@ impl Block {
     }
 
     /// What the arm of this name did, or the control.
-    pub(crate) fn of<'a>(&'a self, name: &str, control: &str) -> Vec<Observation<'a>> {
+    pub(crate) fn of<'a>(&'a self, name: &str, control: &str) -> Vec<ArmObservation<'a>> {
         match self {
             Self::Runs(block) => {
                 let own = runs(block).filter(|run| run.point.arm == name);
-                own.map(Observation::Run).collect()
+                own.map(ArmObservation::Run).collect()
             }
-            Self::Pair(pair) if name == control => vec![Observation::Side(&pair.plain)],
-            Self::Pair(pair) if name == pair.arm => vec![Observation::Side(&pair.other)],
+            Self::Pair(pair) if name == control => vec![ArmObservation::Side(&pair.plain)],
+            Self::Pair(pair) if name == pair.arm => vec![ArmObservation::Side(&pair.other)],
             Self::Pair(_) => Vec::new(),
         }
     }
@@ -138,7 +138,7 @@ impl Block {
         &self,
         control: &str,
         arms: &[(usize, &str)],
-        read: &dyn Fn(&Observation<'_>) -> Option<f64>,
+        read: &dyn Fn(&ArmObservation<'_>) -> Option<f64>,
     ) -> Option<BlockTimes> {
         let of = |name: &str| self.of(name, control).iter().map(read).collect::<Option<Vec<f64>>>();
         let arms = arms.iter().map(|(at, name)| Some((*at, of(name)?)));
@@ -146,11 +146,11 @@ impl Block {
     }
 
     /// Learns how runs go with the speeds meanwhile, arm by arm.
-    pub(crate) fn teach(&self, slopes: &mut Slopes, quantity: Quantity) {
+    pub(crate) fn teach(&self, slopes: &mut SpeedSlopes, quantity: ComparedQuantity) {
         let Self::Runs(block) = self else { return };
         let mut by_arm: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
         for run in runs(block) {
-            let speeds = Observation::Run(run).log_speeds();
+            let speeds = ArmObservation::Run(run).log_speeds();
             by_arm.entry(&run.point.arm).or_default().push((speeds, run.amount(quantity).ln()));
         }
         by_arm.values().for_each(|runs| slopes.learn(runs));
@@ -158,15 +158,15 @@ impl Block {
 }
 
 /// The runs of a block.
-fn runs(block: &trial::Block) -> impl Iterator<Item = Run<'_>> {
+fn runs(block: &trial::ExperimentBlock) -> impl Iterator<Item = ObservedRun<'_>> {
     let host = |at: usize| block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
-    let run = move |(at, point)| Run { point, host_ns: host(at), at_once: block.at_once };
+    let run = move |(at, point)| ObservedRun { point, host_ns: host(at), at_once: block.at_once };
     block.points.iter().enumerate().map(run)
 }
 
-impl Observation<'_> {
+impl ArmObservation<'_> {
     /// The value as a guard reads it.
-    pub(crate) fn log(&self, quantity: Quantity) -> Option<f64> {
+    pub(crate) fn log(&self, quantity: ComparedQuantity) -> Option<f64> {
         match self {
             Self::Run(run) => Some(run.amount(quantity).ln()),
             Self::Side(side) => service::value(quantity, side),
@@ -174,7 +174,7 @@ impl Observation<'_> {
     }
 
     /// The value as it decides.
-    pub(crate) fn decisive_log(&self, quantity: Quantity) -> Option<f64> {
+    pub(crate) fn decisive_log(&self, quantity: ComparedQuantity) -> Option<f64> {
         match self {
             Self::Run(..) => self.log(quantity),
             Self::Side(side) => service::decisive(quantity, side),
@@ -182,9 +182,9 @@ impl Observation<'_> {
     }
 
     /// The same with the host's time taken off.
-    pub(crate) fn log_without_host(&self, quantity: Quantity) -> Option<f64> {
+    pub(crate) fn log_without_host(&self, quantity: ComparedQuantity) -> Option<f64> {
         match self {
-            Self::Run(run) if quantity != Quantity::Memory => {
+            Self::Run(run) if quantity != ComparedQuantity::Memory => {
                 let amount = run.amount(quantity);
                 Some((amount - run.host_ns).max(amount * LEAST_LEFT).ln())
             }
@@ -234,7 +234,7 @@ impl Observation<'_> {
     }
 
     /// The arm's counter in one of the arm's own runs.
-    fn counted(&self, counter: Counter) -> u64 {
+    fn counted(&self, counter: RemedyCounter) -> u64 {
         match self {
             Self::Run(run) => run.point.mechanism.unwrap_or(0),
             // Only what a server keeps from the first window to the last counts.
@@ -243,7 +243,7 @@ impl Observation<'_> {
     }
 
     /// The counter of the arm of this name in a run of the control. `None` if it was not read.
-    fn idle(&self, counter: Counter, arm: &str) -> Option<u64> {
+    fn idle(&self, counter: RemedyCounter, arm: &str) -> Option<u64> {
         match self {
             Self::Run(run) => {
                 let mut idle = run.point.idle_mechanisms.iter();
@@ -256,16 +256,16 @@ impl Observation<'_> {
 
 /// What one arm did in the blocks that count, and the control in the same blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Beside<'a> {
-    pub(crate) arm: Vec<Observation<'a>>,
-    pub(crate) control: Vec<Observation<'a>>,
+pub(crate) struct PairedObservations<'a> {
+    pub(crate) arm: Vec<ArmObservation<'a>>,
+    pub(crate) control: Vec<ArmObservation<'a>>,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> PairedObservations<'a> {
     /// In blocks that are at once or not.
-    pub(crate) fn new(blocks: &'a [Block], arm: &str, control: &str, at_once: bool) -> Self {
+    pub(crate) fn new(blocks: &'a [RaceBlock], arm: &str, control: &str, at_once: bool) -> Self {
         let mut all = Self::default();
-        let counts = |block: &&Block| block.counts() && block.is_at_once() == at_once;
+        let counts = |block: &&RaceBlock| block.counts() && block.is_at_once() == at_once;
         for block in blocks.iter().filter(counts) {
             let own = block.of(arm, control);
             if !own.is_empty() {
@@ -279,32 +279,32 @@ impl<'a> Beside<'a> {
     /// Mean host time of the arm's runs and of the control's, as shares of the control's median wall time.
     /// The mean, not the median: a host that takes time from three runs in ten affects the comparison.
     pub(crate) fn host_shares(&self) -> (f64, f64) {
-        let wall = |one: &Observation<'_>| match one {
-            Observation::Run(run) => run.amount(Quantity::Time),
-            Observation::Side(_) => 1.0,
+        let wall = |one: &ArmObservation<'_>| match one {
+            ArmObservation::Run(run) => run.amount(ComparedQuantity::Time),
+            ArmObservation::Side(_) => 1.0,
         };
         let walls: Vec<f64> = self.control.iter().map(wall).collect();
         let wall = median(&walls).unwrap_or(1.0).max(1.0);
-        let share = |runs: &[Observation<'_>]| {
-            runs.iter().map(Observation::host_ns).sum::<f64>() / runs.len().max(1) as f64 / wall
+        let share = |runs: &[ArmObservation<'_>]| {
+            runs.iter().map(ArmObservation::host_ns).sum::<f64>() / runs.len().max(1) as f64 / wall
         };
         (share(&self.arm), share(&self.control))
     }
 
     /// The arm's time as a share of the control's, with its interval. `None` without two runs of each.
-    pub(crate) fn ratio(&self) -> Option<Ratio> {
-        let logs = |runs: &[Observation<'_>]| -> Option<Vec<f64>> {
-            runs.iter().map(|run| run.log(Quantity::Time)).collect()
+    pub(crate) fn ratio(&self) -> Option<TimeRatio> {
+        let logs = |runs: &[ArmObservation<'_>]| -> Option<Vec<f64>> {
+            runs.iter().map(|run| run.log(ComparedQuantity::Time)).collect()
         };
         of_few_runs(&logs(&self.control)?, &logs(&self.arm)?)
     }
 
     /// CPU time per request of the arm as a share of the plain server's, with its interval, in windows in
     /// which no two servers shared their CPUs. `None` without two pairs.
-    pub(crate) fn ratio_apart(&self) -> Option<Ratio> {
-        let apart = |one: &Observation<'_>| match one {
-            Observation::Side(side) => service::apart(side),
-            Observation::Run(_) => None,
+    pub(crate) fn ratio_apart(&self) -> Option<TimeRatio> {
+        let apart = |one: &ArmObservation<'_>| match one {
+            ArmObservation::Side(side) => service::apart(side),
+            ArmObservation::Run(_) => None,
         };
         let pairs = self.arm.iter().zip(&self.control);
         let differences: Option<Vec<f64>> =
@@ -313,40 +313,40 @@ impl<'a> Beside<'a> {
     }
 
     /// How much more the arm needs in all its windows, as a sum of logarithms over its pairs.
-    pub(crate) fn change(&self, quantity: Quantity) -> f64 {
-        let change = |(own, control): (&Observation<'_>, &Observation<'_>)| {
+    pub(crate) fn change(&self, quantity: ComparedQuantity) -> f64 {
+        let change = |(own, control): (&ArmObservation<'_>, &ArmObservation<'_>)| {
             Some(own.log(quantity)? - control.log(quantity)?)
         };
         self.arm.iter().zip(&self.control).filter_map(change).sum()
     }
 
     /// Readings of the arm's counter.
-    pub(crate) fn mechanism(&self, counter: Counter, arm: &str) -> Mechanism {
-        if counter == Counter::None {
-            return Mechanism::None;
+    pub(crate) fn mechanism(&self, counter: RemedyCounter, arm: &str) -> MechanismReadings {
+        if counter == RemedyCounter::None {
+            return MechanismReadings::None;
         }
-        Mechanism::Counter {
+        MechanismReadings::Counter {
             arm: self.arm.iter().map(|one| one.counted(counter)).collect(),
             control: self.control.iter().filter_map(|one| one.idle(counter, arm)).collect(),
         }
     }
 
     /// The other costs of the arm, besides the deciding quantity. `middle` is the mean or the median.
-    pub(crate) fn costs(&self, middle: fn(&[f64]) -> Option<f64>) -> Costs {
-        let of = |all: &[Observation<'_>], read: &dyn Fn(&Observation<'_>) -> f64| {
+    pub(crate) fn costs(&self, middle: fn(&[f64]) -> Option<f64>) -> ArmCosts {
+        let of = |all: &[ArmObservation<'_>], read: &dyn Fn(&ArmObservation<'_>) -> f64| {
             middle(&all.iter().map(read).collect::<Vec<_>>())
         };
-        let cpu = |all: &[Observation<'_>]| {
-            median(&all.iter().filter_map(Observation::cpu_ns).collect::<Vec<_>>())
+        let cpu = |all: &[ArmObservation<'_>]| {
+            median(&all.iter().filter_map(ArmObservation::cpu_ns).collect::<Vec<_>>())
         };
         let cpu_ratio = match (cpu(&self.arm), cpu(&self.control)) {
             (Some(arm), Some(control)) if control > 0.0 => Some(arm / control),
             _ => None,
         };
-        let memory: &dyn Fn(&Observation<'_>) -> f64 = &|one| one.memory_bytes();
+        let memory: &dyn Fn(&ArmObservation<'_>) -> f64 = &|one| one.memory_bytes();
         let control_memory = of(&self.control, memory);
         let change = of(&self.arm, memory).zip(control_memory).map(|(arm, control)| arm - control);
-        Costs {
+        ArmCosts {
             cpu_ratio,
             peak_rss_change_bytes: change.map(|bytes| bytes.round() as i64),
             control_peak_rss_bytes: control_memory.map(|bytes| Bytes(bytes as u64)),
@@ -358,16 +358,16 @@ impl<'a> Beside<'a> {
 
 /// A sentence for each of these, control included, that ran at two speeds.
 pub(crate) fn mode_warnings<'a>(
-    blocks: &[Block],
+    blocks: &[RaceBlock],
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
     let warn = |name: &str| {
         let counting = blocks.iter().filter(|block| block.counts() && !block.is_at_once());
         let all = counting.flat_map(|block| match block {
-            Block::Runs(_) => block.of(name, name),
-            Block::Pair(_) => Vec::new(),
+            RaceBlock::Runs(_) => block.of(name, name),
+            RaceBlock::Pair(_) => Vec::new(),
         });
-        let own: Vec<f64> = all.filter_map(|one| one.log(Quantity::Time)).collect();
+        let own: Vec<f64> = all.filter_map(|one| one.log(ComparedQuantity::Time)).collect();
         let modes = find_two_modes(&own)?;
         Some(format!(
             "{name} runs at two speeds, {} and {} ({:.0}% of runs at the slower, {} changes)",

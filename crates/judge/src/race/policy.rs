@@ -2,26 +2,26 @@
 //! decided, what breaks a guard, and the verdict on each arm.
 //!
 //! The policy runs nothing and reads no clock. It plans a block, the caller runs it and returns it
-//! ([`Policy::add`]), and this repeats until [`Policy::is_decided`]. Its random orders come from one seed.
+//! ([`RacePolicy::add`]), and this repeats until [`RacePolicy::is_decided`]. Its random orders come from one seed.
 //!
-//! What a block is depends on the [`Unit`]. Runs of a program are cheap: all racing arms share the control's
+//! What a block is depends on the [`BlockUnit`]. Runs of a program are cheap: all racing arms share the control's
 //! runs. A pair of servers, or a block of switches, is expensive. It has one arm, each side counts as one
 //! value, and a gain is kept only once each guard's bound lies a standard error above the estimate.
 
 mod plan;
 mod verdicts;
 
-pub use plan::Order;
+pub use plan::PlannedBlock;
 
-use super::observation::{Beside, Block, Counter};
-use super::readings::Readings;
-use super::{ENOUGH, ENOUGH_AT_ONCE, LEAST_GAIN, PROVEN, Race};
+use super::observation::{PairedObservations, RaceBlock, RemedyCounter};
+use super::readings::RaceReadings;
+use super::{ArmRace, ENOUGH, ENOUGH_AT_ONCE, LEAST_GAIN, PROVEN};
 use crate::guards;
 use crate::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::guard::{Guard, Guarded};
+use pagewise_model::guard::{ArmGuard, GuardFinding};
 use pagewise_model::measured::median;
-use pagewise_model::trial::{self, Quantity, Ratio, Word};
+use pagewise_model::trial::{self, ComparedQuantity, TimeRatio, VerdictWord};
 
 /// Runs of each arm in a block while several race.
 const FEW: u32 = 2;
@@ -39,7 +39,7 @@ const ALONE: u32 = 3;
 
 /// When an experiment has its answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Goal {
+pub enum RaceGoal {
     /// Ends when the best arm is proven, or no arm can gain enough. The best arms are also combined into
     /// further arms.
     Gain,
@@ -53,17 +53,17 @@ pub enum Goal {
 
 /// What a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum BlockUnit {
     /// Runs of the control and of every arm that races.
     Runs,
     /// One arm and the control, side by side.
     Pair,
-    /// The same in a service that runs already. Each of its windows is guarded too ([`crate::service::Watch`]):
+    /// The same in a service that runs already. Each of its windows is guarded too ([`crate::service::ServiceWatch`]):
     /// two thirds of the errors allowed are for that.
     WatchedPair,
 }
 
-impl Unit {
+impl BlockUnit {
     const fn is_pair(self) -> bool {
         matches!(self, Self::Pair | Self::WatchedPair)
     }
@@ -71,13 +71,13 @@ impl Unit {
 
 /// What an experiment sets out with.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct RaceTerms {
     /// What decides.
-    pub quantity: Quantity,
+    pub quantity: ComparedQuantity,
     /// The bounds that an arm must not exceed, whatever it gains.
-    pub guards: Vec<Guard>,
-    pub goal: Goal,
-    pub unit: Unit,
+    pub guards: Vec<ArmGuard>,
+    pub goal: RaceGoal,
+    pub unit: BlockUnit,
     /// Name of what the arms are measured against.
     pub control: String,
     /// Seed of all random orders.
@@ -89,7 +89,7 @@ pub struct Terms {
     pub most_at_once: Option<Result<u32, String>>,
 }
 
-impl Terms {
+impl RaceTerms {
     /// Whether the compared runs may share CPUs, if the arm may.
     const fn may_share(&self) -> bool {
         match &self.most_at_once {
@@ -101,10 +101,10 @@ impl Terms {
 
 /// An arm as the policy knows it.
 #[derive(Debug, Clone)]
-pub struct Entrant {
+pub struct RaceEntrant {
     pub name: String,
     /// What shows that it acts.
-    pub counter: Counter,
+    pub counter: RemedyCounter,
     /// Why it is rejected without being measured: its output differs from the control's.
     pub barred: Option<String>,
     /// Its runs may share a CPU with others, or its servers do.
@@ -113,7 +113,7 @@ pub struct Entrant {
 
 #[derive(Debug, Clone)]
 struct Racer {
-    entrant: Entrant,
+    entrant: RaceEntrant,
     /// Why it must not run again: it could not be run, or did not behave as the control did.
     failed: Option<String>,
     /// Its output was compared with the control's.
@@ -122,7 +122,7 @@ struct Racer {
 
 /// Why an experiment ends early.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Halt {
+pub enum RaceHalt {
     /// The user asked.
     Interrupted,
     /// The time is over.
@@ -135,7 +135,7 @@ pub enum Halt {
 
 /// The time there is for the next block.
 #[allow(missing_debug_implementations, reason = "it holds a function")]
-pub struct Room<'a> {
+pub struct BlockRoom<'a> {
     /// Left of the session.
     pub left_ns: u64,
     /// What the next block may take.
@@ -148,11 +148,11 @@ pub struct Room<'a> {
 
 /// A race in progress.
 #[derive(Debug, Clone)]
-pub struct Policy {
-    terms: Terms,
+pub struct RacePolicy {
+    terms: RaceTerms,
     arms: Vec<Racer>,
-    readings: Readings,
-    blocks: Vec<Block>,
+    readings: RaceReadings,
+    blocks: Vec<RaceBlock>,
     rng: Rng,
     /// Arms that set out; those above are combinations.
     first: usize,
@@ -161,12 +161,12 @@ pub struct Policy {
     has_combined: bool,
 }
 
-impl Policy {
+impl RacePolicy {
     /// Before any block, or after those of the session that this one continues.
     #[must_use]
-    pub fn new(terms: Terms, arms: Vec<Entrant>, earlier: Vec<Block>) -> Self {
+    pub fn new(terms: RaceTerms, arms: Vec<RaceEntrant>, earlier: Vec<RaceBlock>) -> Self {
         let mut policy = Self {
-            readings: Readings::new(terms.quantity, &terms.guards, breaking(terms.unit)),
+            readings: RaceReadings::new(terms.quantity, &terms.guards, breaking(terms.unit)),
             // A session that is continued gets other orders than it had, with the same seed too.
             rng: Rng::new(terms.seed.wrapping_add(earlier.len() as u64)),
             has_combined: terms.unit.is_pair() || !earlier.is_empty(),
@@ -182,7 +182,7 @@ impl Policy {
     }
 
     /// One more arm, such as a combination.
-    pub fn join(&mut self, entrant: Entrant) {
+    pub fn join(&mut self, entrant: RaceEntrant) {
         // Nothing compares what servers put out.
         let is_compared = self.terms.unit.is_pair();
         self.readings.join(self.terms.may_share() && entrant.at_once);
@@ -193,14 +193,14 @@ impl Policy {
     /// time.
     pub fn run_in_turn(&mut self, why: String) {
         self.terms.most_at_once = Some(Err(why.clone()));
-        let readings = Readings::new(self.terms.quantity, &self.terms.guards, self.breaking());
+        let readings = RaceReadings::new(self.terms.quantity, &self.terms.guards, self.breaking());
         self.readings = readings;
         self.arms.iter().for_each(|_| self.readings.join(false));
         for block in std::mem::take(&mut self.blocks) {
             self.add(match block {
-                Block::Runs(block) if block.at_once => {
+                RaceBlock::Runs(block) if block.at_once => {
                     let dropped = block.dropped.or_else(|| Some(why.clone()));
-                    Block::Runs(trial::Block { dropped, ..block })
+                    RaceBlock::Runs(trial::ExperimentBlock { dropped, ..block })
                 }
                 other => other,
             });
@@ -217,7 +217,7 @@ impl Policy {
     }
 
     /// Takes a block in.
-    pub fn add(&mut self, block: Block) {
+    pub fn add(&mut self, block: RaceBlock) {
         self.blocks.push(block);
         let names: Vec<&str> = self.arms.iter().map(|arm| &arm.entrant.name[..]).collect();
         self.readings.add(&self.blocks, &self.terms.control, &names);
@@ -238,7 +238,7 @@ impl Policy {
 
     /// All blocks so far.
     #[must_use]
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[RaceBlock] {
         &self.blocks
     }
 
@@ -254,7 +254,7 @@ impl Policy {
         self.arms.iter().position(|arm| arm.entrant.name == name)
     }
 
-    const fn race(&self) -> &Race {
+    const fn race(&self) -> &ArmRace {
         &self.readings.decisive
     }
 
@@ -263,16 +263,16 @@ impl Policy {
     }
 
     /// The results of an arm, with those of the control beside it.
-    fn beside(&self, arm: usize) -> Beside<'_> {
+    fn beside(&self, arm: usize) -> PairedObservations<'_> {
         let name = self.name(Some(arm));
-        Beside::new(&self.blocks, name, &self.terms.control, self.is_at_once(arm))
+        PairedObservations::new(&self.blocks, name, &self.terms.control, self.is_at_once(arm))
     }
 
     /// The same for runs one at a time, of an arm that races at once. `None` for services: each of their
     /// pairs has windows apart.
-    fn alone(&self, arm: usize) -> Option<Beside<'_>> {
+    fn alone(&self, arm: usize) -> Option<PairedObservations<'_>> {
         let name = self.name(Some(arm));
-        let alone = || Beside::new(&self.blocks, name, &self.terms.control, false);
+        let alone = || PairedObservations::new(&self.blocks, name, &self.terms.control, false);
         (self.is_at_once(arm) && !self.terms.unit.is_pair()).then(alone)
     }
 
@@ -286,17 +286,17 @@ impl Policy {
         if self.terms.unit.is_pair() { mean } else { median }
     }
 
-    fn shown(&self, arm: usize) -> guards::Beside {
+    fn shown(&self, arm: usize) -> guards::GuardFigures {
         let memory_change_bytes = self.beside(arm).costs(self.middle()).peak_rss_change_bytes;
         let failed = self.blocks.iter().map(|block| block.errors(self.name(Some(arm))));
         // The empty sum of floats is -0.
         let errors = failed.fold(0.0, |sum, one| sum + one);
-        guards::Beside { errors, memory_change_bytes }
+        guards::GuardFigures { errors, memory_change_bytes }
     }
 
     /// What each guard shows of an arm.
     #[must_use]
-    pub fn guarded(&self, arm: usize) -> Vec<Guarded> {
+    pub fn guarded(&self, arm: usize) -> Vec<GuardFinding> {
         self.readings.guards.guarded(arm, self.name(Some(arm)), self.shown(arm))
     }
 
@@ -304,7 +304,7 @@ impl Policy {
     #[must_use]
     pub fn broken(&self, arm: usize) -> Option<String> {
         // Without intervals, which take time.
-        let has_errors = |block: &Block| block.errors(self.name(Some(arm))) > 0.0;
+        let has_errors = |block: &RaceBlock| block.errors(self.name(Some(arm))) > 0.0;
         let may_be = self.readings.guards.may_be_broken(arm) || self.blocks.iter().any(has_errors);
         may_be.then(|| guards::broken(&self.guarded(arm))).flatten()
     }
@@ -323,20 +323,20 @@ impl Policy {
     fn open(&self) -> Vec<usize> {
         let race = self.race();
         let is_open = |arm: &usize| {
-            let is_difference = self.terms.goal == Goal::Difference;
+            let is_difference = self.terms.goal == RaceGoal::Difference;
             let enough =
                 if is_difference && self.is_at_once(*arm) { ENOUGH_AT_ONCE } else { ENOUGH };
             let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= enough);
             let no_gain = least(race.no_gain_above(*arm));
             match self.terms.goal {
-                Goal::Gain => !no_gain && !race.is_slower(*arm),
-                Goal::Difference => {
+                RaceGoal::Gain => !no_gain && !race.is_slower(*arm),
+                RaceGoal::Difference => {
                     let no_difference = no_gain && least(race.no_loss_above(*arm));
                     let differs = self.is_kept(*arm) || self.is_lost(*arm);
                     !(no_difference || differs && self.is_precise(*arm))
                 }
-                Goal::LossAtMost(share) => !race.is_loss_bounded(*arm, share),
-                Goal::Pairs(pairs) => self.runs(*arm) < pairs,
+                RaceGoal::LossAtMost(share) => !race.is_loss_bounded(*arm, share),
+                RaceGoal::Pairs(pairs) => self.runs(*arm) < pairs,
             }
         };
         self.sound().into_iter().filter(is_open).collect()
@@ -366,16 +366,16 @@ impl Policy {
     }
 
     /// The guard that more runs may yet break.
-    fn open_guard(&self, arm: usize) -> Option<Guard> {
+    fn open_guard(&self, arm: usize) -> Option<ArmGuard> {
         self.readings.guards.open(arm, self.shown(arm))
     }
 
     fn is_kept(&self, arm: usize) -> bool {
-        self.race().is_proven(arm) && self.found(arm, 0.0).word == Word::Keep
+        self.race().is_proven(arm) && self.found(arm, 0.0).word == VerdictWord::Keep
     }
 
     fn is_lost(&self, arm: usize) -> bool {
-        self.race().is_slower(arm) && self.found(arm, 0.0).word == Word::Slower
+        self.race().is_slower(arm) && self.found(arm, 0.0).word == VerdictWord::Slower
     }
 
     /// The best arm is to be kept, or no question is open.
@@ -386,7 +386,7 @@ impl Policy {
         let waits = |arm: &usize| *arm >= self.first && self.race().standing(*arm).is_none();
         let leader = self.race().leader(&self.sound());
         open.is_empty()
-            || self.terms.goal == Goal::Gain
+            || self.terms.goal == RaceGoal::Gain
                 && !open.iter().any(waits)
                 && leader.is_some_and(|arm| self.is_kept(arm))
     }
@@ -402,7 +402,7 @@ impl Policy {
     pub fn to_combine(&mut self) -> Vec<Vec<usize>> {
         let leader = self.race().leader(&self.sound());
         let ran = leader.map_or(0, |arm| self.runs(arm));
-        if self.has_combined || self.terms.goal != Goal::Gain || ran < FEW {
+        if self.has_combined || self.terms.goal != RaceGoal::Gain || ran < FEW {
             return Vec::new();
         }
         self.has_combined = true;
@@ -419,21 +419,21 @@ impl Policy {
 
     /// The current ratios of the arms that may run again, best first.
     #[must_use]
-    pub fn standings(&self) -> Vec<(String, Ratio)> {
+    pub fn standings(&self) -> Vec<(String, TimeRatio)> {
         let of = |arm: usize| {
             let ratio = self.race().standing(arm)?.ratio;
             let (ratio_low, ratio_high) = self.race().interval(arm)?;
-            Some((self.name(Some(arm)).to_owned(), Ratio { ratio, ratio_low, ratio_high }))
+            Some((self.name(Some(arm)).to_owned(), TimeRatio { ratio, ratio_low, ratio_high }))
         };
-        let mut all: Vec<(String, Ratio)> = self.sound().into_iter().filter_map(of).collect();
+        let mut all: Vec<(String, TimeRatio)> = self.sound().into_iter().filter_map(of).collect();
         all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
         all
     }
 }
 
 /// Evidence of a loss that breaks a guard.
-const fn breaking(unit: Unit) -> f64 {
-    if matches!(unit, Unit::WatchedPair) { 3.0 * PROVEN } else { PROVEN }
+const fn breaking(unit: BlockUnit) -> f64 {
+    if matches!(unit, BlockUnit::WatchedPair) { 3.0 * PROVEN } else { PROVEN }
 }
 
 /// All sets of two and more of up to three arms.

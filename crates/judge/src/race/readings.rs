@@ -1,15 +1,15 @@
 //! The races from the blocks of an experiment, and the correction of times.
 //!
 //! Arms race by the deciding quantity. Times of runs are corrected by the speed of core and memory during
-//! each run, if earlier blocks show that it matters ([`Slopes`]). The race by plain time is kept as well. If
+//! each run, if earlier blocks show that it matters ([`SpeedSlopes`]). The race by plain time is kept as well. If
 //! core or memory are faster or slower in an arm's runs than in the control's, the arm itself changes them.
 //! Its times are then not corrected, including those of earlier blocks.
 
-use super::observation::{Block, Observation};
-use super::{Claim, Noise, Race, Slopes};
-use crate::guards::Guards;
-use pagewise_model::guard::Guard;
-use pagewise_model::trial::Quantity;
+use super::observation::{ArmObservation, RaceBlock};
+use super::{ArmRace, GainClaim, NoisePrior, SpeedSlopes};
+use crate::guards::GuardRaces;
+use pagewise_model::guard::ArmGuard;
+use pagewise_model::trial::ComparedQuantity;
 use std::collections::BTreeSet;
 
 /// An arm counts as moving a speed at this evidence. Two speeds and two sides are watched.
@@ -17,19 +17,19 @@ const MOVES: f64 = 40.0;
 
 /// All that counting blocks leaves.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Readings {
+pub(crate) struct RaceReadings {
     /// The race by the deciding quantity, with corrected times.
-    pub(crate) decisive: Race,
+    pub(crate) decisive: ArmRace,
     /// The deciding race with uncorrected times.
-    plain: Race,
+    plain: ArmRace,
     /// The same with the host's share taken off.
-    pub(crate) without_host: Race,
+    pub(crate) without_host: ArmRace,
     /// By the time of a round of arithmetic and by that of a load.
-    speeds: [Race; 2],
+    speeds: [ArmRace; 2],
     /// The bounds that an arm must not exceed.
-    pub(crate) guards: Guards,
-    quantity: Quantity,
-    slopes: Slopes,
+    pub(crate) guards: GuardRaces,
+    quantity: ComparedQuantity,
+    slopes: SpeedSlopes,
     is_corrected: bool,
     /// Arms that are not corrected.
     movers: BTreeSet<usize>,
@@ -37,15 +37,15 @@ pub(crate) struct Readings {
     at_once: Vec<bool>,
 }
 
-impl Readings {
-    pub(crate) fn new(quantity: Quantity, guards: &[Guard], breaking: f64) -> Self {
-        let guards = Guards::new(guards, 0).broken_at(breaking);
+impl RaceReadings {
+    pub(crate) fn new(quantity: ComparedQuantity, guards: &[ArmGuard], breaking: f64) -> Self {
+        let guards = GuardRaces::new(guards, 0).broken_at(breaking);
         Self { quantity, guards, ..Self::default() }
     }
 
     /// Adds an arm. `at_once` says whether its runs share a CPU with the control's.
     pub(crate) fn join(&mut self, at_once: bool) {
-        let noise = if at_once { Noise::AT_ONCE } else { Noise::IN_TURN };
+        let noise = if at_once { NoisePrior::AT_ONCE } else { NoisePrior::IN_TURN };
         let times = [&mut self.decisive, &mut self.plain, &mut self.without_host];
         for race in times.into_iter().chain(&mut self.speeds) {
             race.join(noise);
@@ -55,18 +55,19 @@ impl Readings {
     }
 
     /// The race by plain time, if the arm's times are corrected in the deciding race.
-    pub(crate) fn plain(&self, arm: usize) -> Option<&Race> {
+    pub(crate) fn plain(&self, arm: usize) -> Option<&ArmRace> {
         let is_corrected = self.is_corrected && !self.at_once[arm] && !self.movers.contains(&arm);
         is_corrected.then_some(&self.plain)
     }
 
     /// Adds the last of `blocks`. Recounts all blocks if an arm turns out to move a speed.
-    pub(crate) fn add(&mut self, blocks: &[Block], control: &str, arms: &[&str]) {
+    pub(crate) fn add(&mut self, blocks: &[RaceBlock], control: &str, arms: &[&str]) {
         let Some(last) = blocks.last() else { return };
         self.count(last, control, arms);
-        let sides = [Claim::GainAtMost(0.0), Claim::GainAtLeast(0.0)];
+        let sides = [GainClaim::GainAtMost(0.0), GainClaim::GainAtLeast(0.0)];
         let moves = |arm: &usize| {
-            let moved = |race: &Race| sides.iter().any(|side| race.evidence(*arm, *side) >= MOVES);
+            let moved =
+                |race: &ArmRace| sides.iter().any(|side| race.evidence(*arm, *side) >= MOVES);
             self.speeds.iter().any(moved)
         };
         let found: BTreeSet<usize> = (0..arms.len()).filter(moves).collect();
@@ -79,14 +80,14 @@ impl Readings {
         }
     }
 
-    fn count(&mut self, block: &Block, control: &str, arms: &[&str]) {
+    fn count(&mut self, block: &RaceBlock, control: &str, arms: &[&str]) {
         if !block.counts() {
             return;
         }
         let has_speeds = block.has_speeds();
         let quantity = self.quantity;
         // Memory does not go by the clock.
-        let is_time = quantity != Quantity::Memory;
+        let is_time = quantity != ComparedQuantity::Memory;
         let slopes = if has_speeds && is_time { self.slopes.value() } else { [0.0; 2] };
         self.is_corrected |= slopes != [0.0; 2];
         let is_of_block = |at: usize| self.at_once[at] == block.is_at_once();
@@ -94,12 +95,12 @@ impl Readings {
         let (movers, others): (Vec<_>, Vec<_>) =
             numbered.partition(|(at, _)| self.movers.contains(at));
         for (arms, slopes) in [(&others, slopes), (&movers, [0.0; 2])] {
-            let add = |race: &mut Race, read: &dyn Fn(&Observation<'_>) -> Option<f64>| {
+            let add = |race: &mut ArmRace, read: &dyn Fn(&ArmObservation<'_>) -> Option<f64>| {
                 if let Some(times) = block.times(control, arms, read) {
                     race.add(&times);
                 }
             };
-            let less = |one: &Observation<'_>| {
+            let less = |one: &ArmObservation<'_>| {
                 let speeds = one.log_speeds();
                 slopes[0] * speeds[0] + slopes[1] * speeds[1]
             };

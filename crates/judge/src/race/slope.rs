@@ -9,7 +9,7 @@
 //! correction, the core's speed alone, and both. The model that would have left the least noise in earlier
 //! blocks is used.
 
-use super::{Noise, shrunk};
+use super::{NoisePrior, shrunk};
 
 /// Logarithms of the time of a round of arithmetic and of a load, or slopes by them.
 pub(crate) type Speeds = [f64; 2];
@@ -23,7 +23,7 @@ const NONE: Speeds = [0.0; 2];
 /// Sums over deviations from the mean of an arm in a block: `x` of the logarithms of what was sampled, `y` of
 /// that of the run's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Slopes {
+pub(crate) struct SpeedSlopes {
     xx: [Speeds; 2],
     xy: Speeds,
     yy: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Slopes {
     left: [f64; 2],
 }
 
-impl Slopes {
+impl SpeedSlopes {
     /// The slopes, each from 0 to 1.
     #[must_use]
     pub(crate) fn value(&self) -> Speeds {
@@ -48,7 +48,7 @@ impl Slopes {
 
     /// How strongly each slope is drawn towards the usual one.
     fn pull(&self) -> Speeds {
-        let noise = shrunk(self.yy, self.freedom, Noise::IN_TURN);
+        let noise = shrunk(self.yy, self.freedom, NoisePrior::IN_TURN);
         DEVIATION.map(|deviation| noise / (deviation * deviation))
     }
 
@@ -101,7 +101,7 @@ mod tests {
     /// What is learnt from this many pairs of runs, given the shares of core and memory in the noise.
     fn learnt(parts: Speeds, pairs: u32) -> Speeds {
         let mut rng = Rng::new(5);
-        let mut slopes = Slopes::default();
+        let mut slopes = SpeedSlopes::default();
         for _ in 0..pairs {
             let mut run = || {
                 let core = 0.06 * rng.normal();
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn one_run_says_nothing_of_noise() {
-        let mut slopes = Slopes::default();
+        let mut slopes = SpeedSlopes::default();
         slopes.learn(&[([0.1, 0.1], 0.3)]);
-        assert_eq!(slopes, Slopes::default());
+        assert_eq!(slopes, SpeedSlopes::default());
     }
 }

@@ -9,10 +9,10 @@
 //! gain that the host could explain. If times are corrected by the cost of memory meanwhile, a gain must also
 //! show in plain times to be kept. Everything else is *cannot tell*, with the interval.
 
-use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
-use crate::mechanism::Mechanism;
-use crate::race::{Noise, mean_and_squares, shrunk};
-use pagewise_model::trial::{Effect, Ratio, Verdict, Word};
+use super::{ArmRace, GainClaim, LEAST_GAIN, NORMAL_SHARE, PROVEN, WORTH};
+use crate::mechanism::MechanismReadings;
+use crate::race::{NoisePrior, mean_and_squares, shrunk};
+use pagewise_model::trial::{ArmEffect, ArmVerdict, TimeRatio, VerdictWord};
 use pagewise_model::{Bytes, Nanos};
 
 /// Deviation of the true effect between sessions on the same machine, as a logarithm of the time ratio:
@@ -37,17 +37,17 @@ pub(super) fn drift(log: f64) -> f64 {
 
 /// All that the verdict on one arm rests on.
 #[derive(Debug)]
-pub(super) struct Findings<'a> {
+pub(super) struct VerdictFindings<'a> {
     /// The race that decides: by wall time, corrected where that helps.
-    pub(super) race: &'a Race,
+    pub(super) race: &'a ArmRace,
     /// The race by plain wall time, if the arm's times are corrected.
-    pub(super) plain: Option<&'a Race>,
+    pub(super) plain: Option<&'a ArmRace>,
     /// The same with the host's time taken off each run.
-    pub(super) without_host: &'a Race,
+    pub(super) without_host: &'a ArmRace,
     /// The arm's number.
     pub(super) arm: usize,
     /// The counter of the mechanism.
-    pub(super) mechanism: Mechanism,
+    pub(super) mechanism: MechanismReadings,
     /// Mean host time of a run of the arm, as a share of the control's median wall time.
     pub(super) host_share_arm: f64,
     /// Mean host time of a run of the control, as a share of the control's median wall time.
@@ -58,7 +58,7 @@ pub(super) struct Findings<'a> {
 
 /// The costs of the arm besides time, as shown with the verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Costs {
+pub(super) struct ArmCosts {
     /// Median ratio of CPU time.
     pub(super) cpu_ratio: Option<f64>,
     /// Median peak memory, arm minus control.
@@ -70,8 +70,8 @@ pub(super) struct Costs {
 }
 
 /// A verdict that rests on no comparison of times.
-fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
-    Verdict {
+fn without_effect(arm: &str, word: VerdictWord, why: String, costs: ArmCosts) -> ArmVerdict {
+    ArmVerdict {
         arm: arm.to_owned(),
         word,
         why,
@@ -86,17 +86,17 @@ fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
     }
 }
 
-impl Findings<'_> {
+impl VerdictFindings<'_> {
     /// The verdict on the arm named `name`.
     #[must_use]
-    pub(super) fn judge(&self, name: &str, costs: Costs) -> Verdict {
+    pub(super) fn judge(&self, name: &str, costs: ArmCosts) -> ArmVerdict {
         let Some(effect) = self.effect() else {
             let why = "no block with a run of this arm was finished".to_owned();
-            return without_effect(name, Word::NotTried, why, costs);
+            return without_effect(name, VerdictWord::NotTried, why, costs);
         };
         let (word, why) = self.decide();
-        let open = matches!(word, Word::Likely | Word::CannotTell);
-        Verdict {
+        let open = matches!(word, VerdictWord::Likely | VerdictWord::CannotTell);
+        ArmVerdict {
             no_gain_above_share: self.race.no_gain_above(self.arm),
             no_loss_above_share: self.race.no_loss_above(self.arm),
             settled_by_ns: Some(&effect)
@@ -107,16 +107,16 @@ impl Findings<'_> {
         }
     }
 
-    fn effect(&self) -> Option<Effect> {
+    fn effect(&self) -> Option<ArmEffect> {
         let standing = self.race.standing(self.arm)?;
         let (low, high) = self.race.interval(self.arm)?;
         let log = standing.ratio.ln();
         let own = standing.deviation * (2.0 / REPEAT_RUNS).sqrt();
         let later = NORMAL_95 * own.hypot(drift(log));
-        let selected = |share| self.race.selected(self.arm, Claim::GainAtMost(share));
+        let selected = |share| self.race.selected(self.arm, GainClaim::GainAtMost(share));
         let worth = selected(LEAST_GAIN);
         let host_differs = (self.host_share_arm - self.host_share_control).abs() > HOST_SHOWN;
-        Some(Effect {
+        Some(ArmEffect {
             ratio: standing.ratio,
             ratio_low: low,
             ratio_high: high,
@@ -134,39 +134,39 @@ impl Findings<'_> {
         })
     }
 
-    fn ratio(&self, race: &Race) -> Option<Ratio> {
+    fn ratio(&self, race: &ArmRace) -> Option<TimeRatio> {
         let (ratio_low, ratio_high) = race.interval(self.arm)?;
-        Some(Ratio { ratio: race.standing(self.arm)?.ratio, ratio_low, ratio_high })
+        Some(TimeRatio { ratio: race.standing(self.arm)?.ratio, ratio_low, ratio_high })
     }
 
-    fn decide(&self) -> (Word, String) {
+    fn decide(&self) -> (VerdictWord, String) {
         let interval = self.race.interval(self.arm);
         if self.race.is_likely(self.arm) && interval.is_some_and(|(_, high)| high < 1.0) {
             return self.faster();
         }
         if self.race.is_slower(self.arm) {
-            return match self.host_made(Claim::GainAtLeast(0.0)) {
-                Some(why) => (Word::CannotTell, why),
-                None if self.shows_plainly(Claim::GainAtLeast(0.0)) => {
-                    (Word::Slower, "a loss over 1% is proven".to_owned())
+            return match self.host_made(GainClaim::GainAtLeast(0.0)) {
+                Some(why) => (VerdictWord::CannotTell, why),
+                None if self.shows_plainly(GainClaim::GainAtLeast(0.0)) => {
+                    (VerdictWord::Slower, "a loss over 1% is proven".to_owned())
                 }
                 None => {
                     let why = "a loss over 1% is likely, but plain times do not show it yet";
-                    (Word::CannotTell, why.to_owned())
+                    (VerdictWord::CannotTell, why.to_owned())
                 }
             };
         }
         match self.race.no_gain_above(self.arm) {
-            Some(share) => (Word::NoGain, ruled_out(share)),
+            Some(share) => (VerdictWord::NoGain, ruled_out(share)),
             None => (
-                Word::CannotTell,
+                VerdictWord::CannotTell,
                 "there are too few runs yet to prove a gain over 1% or to rule one out".to_owned(),
             ),
         }
     }
 
-    fn faster(&self) -> (Word, String) {
-        if let Mechanism::Counter { arm, control } = &self.mechanism
+    fn faster(&self) -> (VerdictWord, String) {
+        if let MechanismReadings::Counter { arm, control } = &self.mechanism
             && !self.mechanism.moved()
         {
             let why = format!(
@@ -175,30 +175,32 @@ impl Findings<'_> {
                 arm.len(),
                 control.iter().max().unwrap_or(&0)
             );
-            return (Word::CannotTell, why);
+            return (VerdictWord::CannotTell, why);
         }
         let counter = self.mechanism.describe();
         if !self.race.is_proven(self.arm) {
-            return (Word::Likely, format!("a gain over 1% is likely{counter}"));
+            return (VerdictWord::Likely, format!("a gain over 1% is likely{counter}"));
         }
-        if !self.shows_plainly(Claim::GainAtMost(0.0)) {
+        if !self.shows_plainly(GainClaim::GainAtMost(0.0)) {
             let why = "a gain over 1% is likely, but plain times do not show it yet".to_owned();
-            return (Word::Likely, why);
+            return (VerdictWord::Likely, why);
         }
-        match (self.host_made(Claim::GainAtMost(0.0)), self.race.no_gain_above(self.arm)) {
-            (Some(why), Some(most)) => (Word::NoGain, format!("{}, and {why}", ruled_out(most))),
-            (Some(why), None) => (Word::CannotTell, why),
-            (None, _) => (Word::Keep, format!("a gain over 1% is proven{counter}")),
+        match (self.host_made(GainClaim::GainAtMost(0.0)), self.race.no_gain_above(self.arm)) {
+            (Some(why), Some(most)) => {
+                (VerdictWord::NoGain, format!("{}, and {why}", ruled_out(most)))
+            }
+            (Some(why), None) => (VerdictWord::CannotTell, why),
+            (None, _) => (VerdictWord::Keep, format!("a gain over 1% is proven{counter}")),
         }
     }
 
     /// Plain times speak against the claim too, where times are corrected.
-    fn shows_plainly(&self, claim: Claim) -> bool {
+    fn shows_plainly(&self, claim: GainClaim) -> bool {
         self.plain.is_none_or(|race| race.evidence(self.arm, claim) >= PLAINLY)
     }
 
     /// The sentence for an effect that is not proven without the host's time.
-    fn host_made(&self, claim: Claim) -> Option<String> {
+    fn host_made(&self, claim: GainClaim) -> Option<String> {
         (self.without_host.evidence(self.arm, claim) < WORTH).then(|| {
             format!(
                 "the host could explain the difference: memory that it supplied late took {} of the control's time and {} of the arm's",
@@ -210,7 +212,7 @@ impl Findings<'_> {
 
     /// The time in which the evidence would prove the gain if it keeps growing at this rate. `None` if the
     /// times already prove it: more runs would not help then.
-    fn settled_by(&self, effect: &Effect) -> Option<Nanos> {
+    fn settled_by(&self, effect: &ArmEffect) -> Option<Nanos> {
         // Below this growth, the effect may be pure chance.
         const LEAST_GROWTH: f64 = 0.5;
         let [gain, worth] = [effect.evidence_of_gain.ln(), effect.evidence_of_worth.ln()];
@@ -249,7 +251,7 @@ fn percent(share: f64) -> String {
 /// The time ratio, `second` / `first`, with a 95% interval. It includes each run's noise and the drift of a
 /// machine from one session to another (docs/decisions/010). `None` without two runs in each.
 #[must_use]
-pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
+pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<TimeRatio> {
     let logs = |times: &[Nanos]| -> Vec<f64> {
         times.iter().map(|time| (time.0.max(1) as f64).ln()).collect()
     };
@@ -257,7 +259,7 @@ pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
 }
 
 /// The same from logarithms of the measured values.
-pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
+pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<TimeRatio> {
     if first.len() < 2 || second.len() < 2 {
         return None;
     }
@@ -265,7 +267,7 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let typical = |logs: &[f64]| {
         let (mean, squares) = mean_and_squares(logs);
         let runs = logs.len() as f64;
-        (mean, shrunk(squares, runs - 1.0, Noise::IN_TURN) / runs)
+        (mean, shrunk(squares, runs - 1.0, NoisePrior::IN_TURN) / runs)
     };
     let (before, after) = (typical(first), typical(second));
     let change = after.0 - before.0;
@@ -275,7 +277,7 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
 
 /// The ratio, `second` / `first`, from the logarithms of a few runs of one session, with its 95% interval by
 /// Student's distribution. `None` without two runs in each.
-pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
+pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<TimeRatio> {
     if first.len() < 2 || second.len() < 2 {
         return None;
     }
@@ -289,7 +291,7 @@ pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
 
 /// The ratio from the differences of the logarithms of a few pairs, with its 95% interval by the same method.
 /// `None` without two.
-pub(super) fn of_few_differences(differences: &[f64]) -> Option<Ratio> {
+pub(super) fn of_few_differences(differences: &[f64]) -> Option<TimeRatio> {
     if differences.len() < 2 {
         return None;
     }
@@ -300,8 +302,8 @@ pub(super) fn of_few_differences(differences: &[f64]) -> Option<Ratio> {
 }
 
 /// The ratio of this logarithm with an interval of `half` to either side.
-fn around(log: f64, half: f64) -> Ratio {
-    Ratio { ratio: log.exp(), ratio_low: (log - half).exp(), ratio_high: (log + half).exp() }
+fn around(log: f64, half: f64) -> TimeRatio {
+    TimeRatio { ratio: log.exp(), ratio_low: (log - half).exp(), ratio_high: (log + half).exp() }
 }
 
 /// Deviations that contain 95% of Student's distribution with this many degrees of freedom, to 1%.

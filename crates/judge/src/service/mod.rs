@@ -10,7 +10,7 @@
 //! guard's bound lies a standard error above the estimate; until then it is likely.
 //!
 //! For a server that already runs, a pair is one block of windows with the remedy off and on in random order.
-//! There are no two starts that could differ, and nothing is learnt about another start. [`Watch`] guards it
+//! There are no two starts that could differ, and nothing is learnt about another start. [`ServiceWatch`] guards it
 //! window by window.
 //!
 //! Not seen: what happens between windows, and requests that the generator does not count.
@@ -18,13 +18,13 @@
 pub mod load;
 mod watch;
 
-pub use watch::Watch;
+pub use watch::ServiceWatch;
 
 use crate::race::between_logs;
-use pagewise_model::guard::Guard;
+use pagewise_model::guard::ArmGuard;
 use pagewise_model::measured::{mean, median};
-use pagewise_model::service::{Service, Side, Window};
-use pagewise_model::trial::{Quantity, Ratio};
+use pagewise_model::service::{ServerMeasurement, ServiceWindow, TunedService};
+use pagewise_model::trial::{ComparedQuantity, TimeRatio};
 
 /// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
@@ -39,37 +39,41 @@ const DEVIATION: f64 = 1.4826;
 const FEWEST: usize = 6;
 
 /// What a guard of a service may bound.
-pub const GUARDED: [Quantity; 4] =
-    [Quantity::CpuPerRequest, Quantity::Throughput, Quantity::P99, Quantity::Memory];
+pub const GUARDED: [ComparedQuantity; 4] = [
+    ComparedQuantity::CpuPerRequest,
+    ComparedQuantity::Throughput,
+    ComparedQuantity::P99,
+    ComparedQuantity::Memory,
+];
 
 /// The bounds of every session that names none.
-pub const USUAL_GUARDS: [Guard; 2] = [
-    Guard { quantity: Some(Quantity::P99), limit_share: 0.20 },
-    Guard { quantity: None, limit_share: 0.0 },
+pub const USUAL_GUARDS: [ArmGuard; 2] = [
+    ArmGuard { quantity: Some(ComparedQuantity::P99), limit_share: 0.20 },
+    ArmGuard { quantity: None, limit_share: 0.0 },
 ];
 
 /// The default bounds of a session, if this quantity decides.
 #[must_use]
-pub fn usual_guards(decides: Quantity) -> Vec<Guard> {
-    let cpu = Guard { quantity: Some(Quantity::CpuPerRequest), limit_share: 0.03 };
-    let of_memory = (decides == Quantity::Memory).then_some(cpu);
+pub fn usual_guards(decides: ComparedQuantity) -> Vec<ArmGuard> {
+    let cpu = ArmGuard { quantity: Some(ComparedQuantity::CpuPerRequest), limit_share: 0.03 };
+    let of_memory = (decides == ComparedQuantity::Memory).then_some(cpu);
     USUAL_GUARDS.into_iter().chain(of_memory).collect()
 }
 
 /// The logarithm of one side's value; less is better. `None` if a window does not report it.
 #[must_use]
-pub fn value(quantity: Quantity, side: &Side) -> Option<f64> {
+pub fn value(quantity: ComparedQuantity, side: &ServerMeasurement) -> Option<f64> {
     match quantity {
-        Quantity::Memory => log(side.at_last.pss_bytes.0 as f64),
+        ComparedQuantity::Memory => log(side.at_last.pss_bytes.0 as f64),
         _ => Some(mean(&windows(quantity, side)?)),
     }
 }
 
 /// The same as it decides. Of CPU time per request, a window that is not typical counts as the last that is:
 /// where a runtime compiles or collects in one of ten windows, that hides all else.
-pub(crate) fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
+pub(crate) fn decisive(quantity: ComparedQuantity, side: &ServerMeasurement) -> Option<f64> {
     match quantity {
-        Quantity::CpuPerRequest => Some(mean(&typical(windows(quantity, side)?))),
+        ComparedQuantity::CpuPerRequest => Some(mean(&typical(windows(quantity, side)?))),
         _ => value(quantity, side),
     }
 }
@@ -77,14 +81,17 @@ pub(crate) fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
 /// The logarithms of all windows that show it. For CPU time, the windows in which servers shared CPUs, if
 /// there are any; for rates and latencies, the other windows. `None` without such windows, or if one does not
 /// report it.
-fn windows(quantity: Quantity, side: &Side) -> Option<Vec<f64>> {
-    let is_by_clock = matches!(quantity, Quantity::Throughput | Quantity::Time | Quantity::P99);
+fn windows(quantity: ComparedQuantity, side: &ServerMeasurement) -> Option<Vec<f64>> {
+    let is_by_clock = matches!(
+        quantity,
+        ComparedQuantity::Throughput | ComparedQuantity::Time | ComparedQuantity::P99
+    );
     let is_shared = !is_by_clock && side.windows.iter().any(|window| window.at_once);
     logs(quantity, side, is_shared)
 }
 
 /// The logarithms of the windows in which the server shared its CPUs, or of the others.
-fn logs(quantity: Quantity, side: &Side, at_once: bool) -> Option<Vec<f64>> {
+fn logs(quantity: ComparedQuantity, side: &ServerMeasurement, at_once: bool) -> Option<Vec<f64>> {
     let own = side.windows.iter().filter(|window| window.at_once == at_once);
     let values = own.map(|window| window_value(quantity, window));
     values.collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty())
@@ -92,8 +99,8 @@ fn logs(quantity: Quantity, side: &Side, at_once: bool) -> Option<Vec<f64>> {
 
 /// CPU time per request, as a logarithm, in windows in which the server did not share its CPUs. `None`
 /// without such a window.
-pub(crate) fn apart(side: &Side) -> Option<f64> {
-    logs(Quantity::CpuPerRequest, side, false).map(|values| mean(&values))
+pub(crate) fn apart(side: &ServerMeasurement) -> Option<f64> {
+    logs(ComparedQuantity::CpuPerRequest, side, false).map(|values| mean(&values))
 }
 
 /// Values with those that are not typical moved to the bound of those that are.
@@ -108,22 +115,24 @@ fn log(value: f64) -> Option<f64> {
     (value > 0.0 && value.is_finite()).then(|| value.ln())
 }
 
-fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
+fn window_value(quantity: ComparedQuantity, window: &ServiceWindow) -> Option<f64> {
     let load = &window.load;
     match quantity {
-        Quantity::CpuPerRequest | Quantity::Cpu => log(window.cpu_ns.0 as f64 / load.requests),
-        Quantity::Throughput | Quantity::Time => Some(-log(window.rate()?)?),
-        Quantity::P99 => log(load.latency.p99?),
-        Quantity::Memory => None,
+        ComparedQuantity::CpuPerRequest | ComparedQuantity::Cpu => {
+            log(window.cpu_ns.0 as f64 / load.requests)
+        }
+        ComparedQuantity::Throughput | ComparedQuantity::Time => Some(-log(window.rate()?)?),
+        ComparedQuantity::P99 => log(load.latency.p99?),
+        ComparedQuantity::Memory => None,
     }
 }
 
 /// The change of CPU time per request of plain servers between sessions, as between programs
 /// ([`crate::race::between_sessions`]). `None` without two starts in each.
 #[must_use]
-pub fn between(first: &Service, second: &Service) -> Option<Ratio> {
+pub fn between(first: &TunedService, second: &TunedService) -> Option<TimeRatio> {
     // What sharing costs is not the same in any two sessions.
-    let costs = |service: &Service| -> Vec<f64> {
+    let costs = |service: &TunedService| -> Vec<f64> {
         service.plain_sides().into_iter().filter_map(apart).collect()
     };
     between_logs(&costs(first), &costs(second))
@@ -131,15 +140,15 @@ pub fn between(first: &Service, second: &Service) -> Option<Ratio> {
 
 /// Requests to a server that failed.
 #[must_use]
-pub fn failed(side: &Side) -> f64 {
+pub fn failed(side: &ServerMeasurement) -> f64 {
     // The empty sum of floats is -0.
     side.windows.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one)
 }
 
 /// The cost of a request has settled after these runs of the load.
 #[must_use]
-pub fn is_settled(warm_ups: &[Window]) -> bool {
-    let costs = warm_ups.iter().map(|window| window_value(Quantity::CpuPerRequest, window));
+pub fn is_settled(warm_ups: &[ServiceWindow]) -> bool {
+    let costs = warm_ups.iter().map(|window| window_value(ComparedQuantity::CpuPerRequest, window));
     match costs.collect::<Option<Vec<f64>>>().as_deref() {
         Some([.., a, b, c, d]) => (a + b - c - d) / 2.0 <= SETTLED,
         _ => false,

@@ -6,10 +6,10 @@
 //! off. The evidence of whole blocks later finds what this check misses.
 
 use super::window_value;
-use crate::guards::{Beside, broken_text};
-use pagewise_model::guard::Guard;
-use pagewise_model::service::{Holding, Window};
-use pagewise_model::trial::Quantity;
+use crate::guards::{GuardFigures, broken_text};
+use pagewise_model::guard::ArmGuard;
+use pagewise_model::service::{ServerMemory, ServiceWindow};
+use pagewise_model::trial::ComparedQuantity;
 use std::collections::BTreeMap;
 
 /// Windows with the remedy off that are needed for their deviation.
@@ -23,37 +23,37 @@ const LEAST_DEVIATION: f64 = 0.05;
 
 /// All windows so far.
 #[derive(Debug, Clone)]
-pub struct Watch<'a> {
-    guards: &'a [Guard],
-    off: Vec<Window>,
+pub struct ServiceWatch<'a> {
+    guards: &'a [ArmGuard],
+    off: Vec<ServiceWindow>,
     /// With a remedy on, by arm.
-    on: BTreeMap<usize, Vec<Window>>,
+    on: BTreeMap<usize, Vec<ServiceWindow>>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ServiceWatch<'a> {
     /// Creates a watch with these guards. `off` are windows without a change.
     #[must_use]
-    pub const fn new(guards: &'a [Guard], off: Vec<Window>) -> Self {
+    pub const fn new(guards: &'a [ArmGuard], off: Vec<ServiceWindow>) -> Self {
         Self { guards, off, on: BTreeMap::new() }
     }
 
     /// Adds a window without a change.
-    pub fn add_off(&mut self, window: &Window) {
+    pub fn add_off(&mut self, window: &ServiceWindow) {
         self.off.push(window.clone());
     }
 
     /// Adds a window with this arm's remedy on. Returns what it breaks.
     #[must_use]
-    pub fn add_on(&mut self, arm: usize, window: &Window) -> Option<String> {
+    pub fn add_on(&mut self, arm: usize, window: &ServiceWindow) -> Option<String> {
         self.on.entry(arm).or_default().push(window.clone());
         let on = self.on.get(&arm).map(Vec::as_slice).unwrap_or_default();
-        let bound = |guard: &Guard| passed(guard.quantity?, *guard, &self.off, on);
+        let bound = |guard: &ArmGuard| passed(guard.quantity?, *guard, &self.off, on);
         self.failed(window).or_else(|| self.guards.iter().find_map(bound))
     }
 
     /// What failed requests break. This also checks windows that count for nothing else.
     #[must_use]
-    pub fn failed(&self, window: &Window) -> Option<String> {
+    pub fn failed(&self, window: &ServiceWindow) -> Option<String> {
         let errors = window.load.errors.unwrap_or(0.0);
         let guard = self.guards.iter().find(|guard| guard.quantity.is_none() && errors > 0.0)?;
         Some(broken_text(*guard, 1.0, errors))
@@ -61,13 +61,13 @@ impl<'a> Watch<'a> {
 
     /// What memory with the remedy on breaks. Little memory breaks nothing.
     #[must_use]
-    pub fn memory(&self, off: &Holding, on: &Holding) -> Option<String> {
+    pub fn memory(&self, off: &ServerMemory, on: &ServerMemory) -> Option<String> {
         let (before, after) = (off.pss_bytes.0, on.pss_bytes.0);
         let ratio = after as f64 / (before as f64).max(1.0);
         let more = after.cast_signed().saturating_sub(before.cast_signed());
-        let beside = Beside { errors: 0.0, memory_change_bytes: Some(more) };
-        let is_passed = |guard: &&Guard| {
-            guard.quantity == Some(Quantity::Memory)
+        let beside = GuardFigures { errors: 0.0, memory_change_bytes: Some(more) };
+        let is_passed = |guard: &&ArmGuard| {
+            guard.quantity == Some(ComparedQuantity::Memory)
                 && ratio > 1.0 + guard.limit_share
                 && beside.counts(guard)
         };
@@ -75,8 +75,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-fn passed(quantity: Quantity, guard: Guard, off: &[Window], on: &[Window]) -> Option<String> {
-    let values = |windows: &[Window]| -> Option<Vec<f64>> {
+fn passed(
+    quantity: ComparedQuantity,
+    guard: ArmGuard,
+    off: &[ServiceWindow],
+    on: &[ServiceWindow],
+) -> Option<String> {
+    let values = |windows: &[ServiceWindow]| -> Option<Vec<f64>> {
         windows.iter().map(|window| window_value(quantity, window)).collect()
     };
     let (off, on) = (values(off)?, values(on)?);

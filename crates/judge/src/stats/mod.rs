@@ -12,8 +12,8 @@ mod rng;
 mod signed_rank;
 mod walsh;
 
-pub use modes::{Modes, find_two_modes};
+pub use modes::{BimodalTimes, find_two_modes};
 pub(crate) use ratio::{interval_text, is_below, less_text, paired_figure, paired_ratio};
 pub use rng::Rng;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
-pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, shift};
+pub use walsh::{ShiftEstimate, hodges_lehmann, kth_walsh_average, shift};

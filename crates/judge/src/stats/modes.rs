@@ -20,7 +20,7 @@ const LEAST_DISTANCE: f64 = 0.02;
 
 /// Two speeds of one arm.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Modes {
+pub struct BimodalTimes {
     /// Mean of the lower mode, in the unit of the values.
     pub low: f64,
     /// Mean of the upper mode.
@@ -33,7 +33,7 @@ pub struct Modes {
 
 /// Looks for two modes in `values`, logarithms of times in the order they were measured.
 #[must_use]
-pub fn find_two_modes(values: &[f64]) -> Option<Modes> {
+pub fn find_two_modes(values: &[f64]) -> Option<BimodalTimes> {
     if values.len() < LEAST_VALUES || values.iter().any(|v| !v.is_finite()) {
         return None;
     }
@@ -53,7 +53,7 @@ pub fn find_two_modes(values: &[f64]) -> Option<Modes> {
     apart.then(|| {
         let border = f64::midpoint(sorted[cut - 1], sorted[cut]);
         let upper: Vec<bool> = values.iter().map(|v| *v > border).collect();
-        Modes {
+        BimodalTimes {
             low,
             high,
             high_share: (sorted.len() - cut) as f64 / sorted.len() as f64,

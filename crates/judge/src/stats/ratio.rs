@@ -2,7 +2,7 @@
 
 use super::walsh::shift;
 use pagewise_model::Fact;
-use pagewise_model::bench::Figure;
+use pagewise_model::bench::ClaimFigure;
 use pagewise_model::measured::median;
 
 /// The ratio from the logarithms of all pairs, with its exact 95% interval: the Hodges-Lehmann estimate. With
@@ -18,9 +18,9 @@ pub(crate) fn paired_ratio(logs: &[f64], pairs: &str) -> Option<(f64, Fact<(f64,
 }
 
 /// The same as a figure that a claim can be tested on.
-pub(crate) fn paired_figure(logs: &[f64], pairs: &str) -> Option<Figure> {
+pub(crate) fn paired_figure(logs: &[f64], pairs: &str) -> Option<ClaimFigure> {
     let (ratio, interval) = paired_ratio(logs, pairs)?;
-    Some(Figure::new(ratio, interval, logs.len() as u64))
+    Some(ClaimFigure::new(ratio, interval, logs.len() as u64))
 }
 
 /// ` (95% interval 1.20 to 1.40)`; empty without an interval.

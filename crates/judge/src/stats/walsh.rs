@@ -12,7 +12,7 @@ use super::signed_rank::lower_tail_count;
 
 /// A shift with its 95% interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shift {
+pub struct ShiftEstimate {
     /// Hodges-Lehmann estimate.
     pub estimate: f64,
     /// Lower end of the two-sided 95% interval.
@@ -35,11 +35,11 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
 
 /// The estimate and its interval. `None` below 6 values, because no 95% interval exists then.
 #[must_use]
-pub fn shift(values: &[f64]) -> Option<Shift> {
+pub fn shift(values: &[f64]) -> Option<ShiftEstimate> {
     let sorted = sort_finite(values)?;
     let outside = lower_tail_count(sorted.len(), 0.025)?;
     let total = sorted.len() * (sorted.len() + 1) / 2;
-    Some(Shift {
+    Some(ShiftEstimate {
         estimate: hodges_lehmann(&sorted)?,
         low: kth_walsh_average(&sorted, outside + 1),
         high: kth_walsh_average(&sorted, total - outside),

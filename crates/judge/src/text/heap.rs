@@ -1,8 +1,8 @@
 //! Memory of no file, slot by slot: on a huge page, or the first reason why not.
 
-use pagewise_model::address::Scanned;
-use pagewise_model::heap::{HeapArea, HeapSeen, HugeAdvice, Stretch};
-use pagewise_model::text::Standing;
+use pagewise_model::address::ScannedRange;
+use pagewise_model::heap::{HeapArea, HeapSeen, HeapStretch, HugeAdvice};
+use pagewise_model::text::HugeStanding;
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// Explains a current mapping. `setting` is the machine's setting for such memory.
@@ -24,14 +24,14 @@ pub fn explain_heap(
     let size = slot.bytes();
     let whole = slot.whole_within(seen.start..seen.end).unwrap_or(seen.end..seen.end);
     let edge = match seen.end - seen.start < size {
-        true => Standing::TooSmall,
-        false => Standing::Boundary,
+        true => HugeStanding::TooSmall,
+        false => HugeStanding::Boundary,
     };
     push(&mut area, seen.start..whole.start, &edge);
     let small = on_small_pages(seen.advice, is_disabled, setting);
     let absent = match seen.pool {
-        Some(pool) if pool.is_empty => Standing::PoolEmpty,
-        _ => Standing::NotTouched,
+        Some(pool) if pool.is_empty => HugeStanding::PoolEmpty,
+        _ => HugeStanding::NotTouched,
     };
     let mut at = whole.start;
     let mut ranges = seen.populated.as_slice();
@@ -42,7 +42,7 @@ pub fn explain_heap(
             None => (whole.end, &absent),
             Some(next) if next.start.0 >= at + size => (next.start.0 / size * size, &absent),
             Some(next) if next.is_huge && next.start.0 <= at && next.end.0 >= at + size => {
-                (next.end.0 / size * size, if next.is_zero { &absent } else { &Standing::Huge })
+                (next.end.0 / size * size, if next.is_zero { &absent } else { &HugeStanding::Huge })
             }
             Some(_) => {
                 let mut inside = ranges.iter().take_while(|range| range.start.0 < at + size);
@@ -57,28 +57,28 @@ pub fn explain_heap(
 }
 
 /// Why touched memory is on small pages.
-fn on_small_pages(advice: HugeAdvice, is_disabled: bool, setting: &Fact<String>) -> Standing {
+fn on_small_pages(advice: HugeAdvice, is_disabled: bool, setting: &Fact<String>) -> HugeStanding {
     let word = match setting {
-        _ if is_disabled => return Standing::Disabled,
-        _ if advice == HugeAdvice::Refused => return Standing::Refused,
-        Fact::Missing(why) => return Standing::NotKnown { why: why.clone() },
+        _ if is_disabled => return HugeStanding::Disabled,
+        _ if advice == HugeAdvice::Refused => return HugeStanding::Refused,
+        Fact::Missing(why) => return HugeStanding::NotKnown { why: why.clone() },
         Fact::Known(word) => word.as_str(),
     };
     match (word, advice) {
-        ("never", _) => Standing::NotOffered,
-        ("madvise", HugeAdvice::None) => Standing::NotAsked,
-        _ => Standing::SmallPages,
+        ("never", _) => HugeStanding::NotOffered,
+        ("madvise", HugeAdvice::None) => HugeStanding::NotAsked,
+        _ => HugeStanding::SmallPages,
     }
 }
 
-fn push(area: &mut HeapArea, range: std::ops::Range<u64>, standing: &Standing) {
+fn push(area: &mut HeapArea, range: std::ops::Range<u64>, standing: &HugeStanding) {
     if range.is_empty() {
         return;
     }
     let length_bytes = Bytes(range.end - range.start);
     match area.stretches.last_mut() {
         Some(last) if last.standing == *standing => last.length_bytes += length_bytes,
-        _ => area.stretches.push(Stretch {
+        _ => area.stretches.push(HeapStretch {
             address: range.start,
             length_bytes,
             standing: standing.clone(),
@@ -86,25 +86,25 @@ fn push(area: &mut HeapArea, range: std::ops::Range<u64>, standing: &Standing) {
     }
 }
 
-const fn length(range: &Scanned) -> u64 {
+const fn length(range: &ScannedRange) -> u64 {
     range.end.0 - range.start.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::address::Address;
+    use pagewise_model::address::VirtualAddress;
     use pagewise_model::heap::PoolSeen;
     use proptest::prelude::*;
 
     const HUGE: u64 = PageSize::PMD_2M.bytes();
     const PAGE: u64 = PageSize::BASE_4K.bytes();
 
-    fn range(start: u64, end: u64, is_huge: bool, is_zero: bool) -> Scanned {
-        Scanned { start: Address(start), end: Address(end), is_huge, is_zero }
+    fn range(start: u64, end: u64, is_huge: bool, is_zero: bool) -> ScannedRange {
+        ScannedRange { start: VirtualAddress(start), end: VirtualAddress(end), is_huge, is_zero }
     }
 
-    fn seen(start: u64, end: u64, populated: Vec<Scanned>) -> HeapSeen {
+    fn seen(start: u64, end: u64, populated: Vec<ScannedRange>) -> HeapSeen {
         let advice = HugeAdvice::None;
         HeapSeen { name: "[heap]".into(), start, end, advice, pool: None, populated }
     }
@@ -113,7 +113,7 @@ mod tests {
         Fact::Known(setting.to_owned())
     }
 
-    fn standings(area: &HeapArea) -> Vec<(u64, &Standing)> {
+    fn standings(area: &HeapArea) -> Vec<(u64, &HugeStanding)> {
         area.stretches.iter().map(|s| (s.length_bytes.0, &s.standing)).collect()
     }
 
@@ -132,12 +132,12 @@ mod tests {
             ],
         );
         let area = explain_heap(&heap, false, &word("madvise"), PageSize::PMD_2M);
-        let edge = (PAGE, &Standing::Boundary);
+        let edge = (PAGE, &HugeStanding::Boundary);
         let found = [
             edge,
-            (2 * HUGE, &Standing::Huge),
-            (3 * HUGE, &Standing::NotAsked),
-            (3 * HUGE, &Standing::NotTouched),
+            (2 * HUGE, &HugeStanding::Huge),
+            (3 * HUGE, &HugeStanding::NotAsked),
+            (3 * HUGE, &HugeStanding::NotTouched),
             edge,
         ];
         assert_eq!(standings(&area), found);
@@ -154,16 +154,16 @@ mod tests {
             area.stretches[0].standing.clone()
         };
         use HugeAdvice::{None, Refused, Wanted};
-        assert_eq!(why(Wanted, true, "always"), Standing::Disabled);
-        assert_eq!(why(Refused, false, "always"), Standing::Refused);
-        assert_eq!(why(Wanted, false, "never"), Standing::NotOffered);
-        assert_eq!(why(None, false, "madvise"), Standing::NotAsked);
-        assert_eq!(why(Wanted, false, "madvise"), Standing::SmallPages);
-        assert_eq!(why(None, false, "always"), Standing::SmallPages);
+        assert_eq!(why(Wanted, true, "always"), HugeStanding::Disabled);
+        assert_eq!(why(Refused, false, "always"), HugeStanding::Refused);
+        assert_eq!(why(Wanted, false, "never"), HugeStanding::NotOffered);
+        assert_eq!(why(None, false, "madvise"), HugeStanding::NotAsked);
+        assert_eq!(why(Wanted, false, "madvise"), HugeStanding::SmallPages);
+        assert_eq!(why(None, false, "always"), HugeStanding::SmallPages);
         let heap = seen(HUGE, 2 * HUGE, vec![range(HUGE, HUGE + PAGE, false, false)]);
         let unknown = Fact::missing("no such file");
         let area = explain_heap(&heap, false, &unknown, PageSize::PMD_2M);
-        let not_known = Standing::NotKnown { why: "no such file".into() };
+        let not_known = HugeStanding::NotKnown { why: "no such file".into() };
         assert_eq!(area.stretches[0].standing, not_known);
     }
 
@@ -175,7 +175,7 @@ mod tests {
         let pool = Some(PoolSeen { page, is_empty: true });
         let heap = HeapSeen { pool, ..seen(size, 3 * size, there) };
         let area = explain_heap(&heap, false, &word("never"), PageSize::PMD_2M);
-        let found = [(size, &Standing::Huge), (size, &Standing::PoolEmpty)];
+        let found = [(size, &HugeStanding::Huge), (size, &HugeStanding::PoolEmpty)];
         assert_eq!((standings(&area), area.slot_bytes), (found.to_vec(), page));
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn what_is_smaller_than_a_huge_page_says_so() {
         let heap = seen(HUGE - PAGE, HUGE + PAGE, vec![]);
         let area = explain_heap(&heap, false, &word("always"), PageSize::PMD_2M);
-        assert_eq!(standings(&area), [(2 * PAGE, &Standing::TooSmall)]);
+        assert_eq!(standings(&area), [(2 * PAGE, &HugeStanding::TooSmall)]);
     }
 
     proptest! {
@@ -219,7 +219,7 @@ mod tests {
             let whole = (start.next_multiple_of(HUGE)..end).step_by(HUGE as usize);
             for slot in whole.filter(|slot| slot + HUGE <= end) {
                 let stretch = area.stretches.iter().rfind(|stretch| stretch.address <= slot);
-                let small = stretch.is_some_and(|s| s.standing == Standing::SmallPages);
+                let small = stretch.is_some_and(|s| s.standing == HugeStanding::SmallPages);
                 prop_assert_eq!(small, is_touched(slot));
             }
         }

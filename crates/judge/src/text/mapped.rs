@@ -9,19 +9,19 @@
 //! (mm/huge_memory.c, `thp_get_unmapped_area`), or, by glibc 2.35, at a multiple of that alignment.
 
 use pagewise_model::PageSize;
-use pagewise_model::text::{AreaKind, Layout, Placement, Segment};
+use pagewise_model::text::{ElfLayout, ImagePlacement, LoadSegment, TextAreaKind};
 
 /// A range of addresses that is one mapping of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mapped {
+pub(super) struct TextMapping {
     /// The kind of area. `None` if it is writable.
-    pub(super) kind: Option<AreaKind>,
+    pub(super) kind: Option<TextAreaKind>,
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
 }
 
-impl Mapped {
+impl TextMapping {
     pub(super) const fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -33,10 +33,10 @@ impl Mapped {
 }
 
 /// The mappings of an image, by address.
-pub(super) fn mapped(layout: &Layout, base: PageSize) -> Vec<Mapped> {
-    let mut segments: Vec<&Segment> = layout.segments.iter().collect();
+pub(super) fn mapped(layout: &ElfLayout, base: PageSize) -> Vec<TextMapping> {
+    let mut segments: Vec<&LoadSegment> = layout.segments.iter().collect();
     segments.sort_by_key(|segment| segment.address);
-    let mut found: Vec<Mapped> = Vec::new();
+    let mut found: Vec<TextMapping> = Vec::new();
     for next in segments.into_iter().filter_map(|segment| of_segment(segment, base)) {
         if let Some(last) = found.last_mut() {
             last.end = last.end.min(next.start);
@@ -53,55 +53,59 @@ pub(super) fn mapped(layout: &Layout, base: PageSize) -> Vec<Mapped> {
     found
 }
 
-fn of_segment(segment: &Segment, base: PageSize) -> Option<Mapped> {
+fn of_segment(segment: &LoadSegment, base: PageSize) -> Option<TextMapping> {
     let page = base.bytes();
     let (start, offset) = (segment.address / page * page, segment.offset_bytes.0 / page * page);
     let end = segment.address.checked_add(segment.file_bytes.0)?.checked_next_multiple_of(page)?;
     let kind = match (segment.is_writable, segment.is_executable) {
         (true, _) => None,
-        (false, true) => Some(AreaKind::Text),
-        (false, false) => Some(AreaKind::ReadOnly),
+        (false, true) => Some(TextAreaKind::Text),
+        (false, false) => Some(TextAreaKind::ReadOnly),
     };
-    (segment.file_bytes.0 > 0).then_some(Mapped { kind, start, end, offset })
+    (segment.file_bytes.0 > 0).then_some(TextMapping { kind, start, end, offset })
 }
 
 /// What is added to the addresses of an image when it is mapped, by the remainder of a huge page; or in
 /// how many starts it has one certain remainder once.
-pub(super) fn bias(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> Result<u64, u64> {
-    let Sizes { base, huge } = *sizes;
+pub(super) fn bias(
+    layout: &ElfLayout,
+    is_placed_aligned: bool,
+    sizes: &PageSizePair,
+) -> Result<u64, u64> {
+    let PageSizePair { base, huge } = *sizes;
     let aligns = layout.segments.iter().map(|segment| segment.align_bytes.0);
     let align = aligns.filter(|align| align.is_power_of_two()).max().unwrap_or(1).max(base.bytes());
     let first = layout.segments.iter().min_by_key(|segment| segment.address);
     match layout.placement {
-        Placement::Fixed => Ok(0),
+        ImagePlacement::Fixed => Ok(0),
         _ if align >= huge.bytes() => Ok(aligned_bias(layout, sizes)),
         // glibc places it by its alignment in anonymous memory, not where its file would be placed.
-        Placement::Library if align > base.bytes() => Err(huge.bytes() / align),
-        Placement::Program => Err(huge.bytes() / align),
-        Placement::Library | Placement::Mapped if is_placed_aligned => Ok(first
+        ImagePlacement::Library if align > base.bytes() => Err(huge.bytes() / align),
+        ImagePlacement::Program => Err(huge.bytes() / align),
+        ImagePlacement::Library | ImagePlacement::Mapped if is_placed_aligned => Ok(first
             .map_or(0, |first| first.offset_bytes.0.wrapping_sub(first.address) % huge.bytes())),
-        Placement::Library | Placement::Mapped => Err(huge.bytes() / base.bytes()),
+        ImagePlacement::Library | ImagePlacement::Mapped => Err(huge.bytes() / base.bytes()),
     }
 }
 
 /// The same of an image that is aligned to huge pages: its first page begins at a boundary.
-pub(super) fn aligned_bias(layout: &Layout, sizes: &Sizes) -> u64 {
+pub(super) fn aligned_bias(layout: &ElfLayout, sizes: &PageSizePair) -> u64 {
     let first = layout.segments.iter().map(|segment| segment.address).min().unwrap_or_default();
     match layout.placement {
-        Placement::Fixed => 0,
+        ImagePlacement::Fixed => 0,
         _ => (first / sizes.base.bytes() * sizes.base.bytes()).wrapping_neg() % sizes.huge.bytes(),
     }
 }
 
 /// Base page and huge page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct PageSizePair {
     pub base: PageSize,
     pub huge: PageSize,
 }
 
 /// A range cut at the boundaries of huge pages: address, offset and length of each piece.
-pub(super) fn cut(range: &Mapped, bias: u64, huge: PageSize) -> Vec<(u64, u64, u64)> {
+pub(super) fn cut(range: &TextMapping, bias: u64, huge: PageSize) -> Vec<(u64, u64, u64)> {
     let size = huge.bytes();
     let mut found = Vec::new();
     let mut at = range.start;

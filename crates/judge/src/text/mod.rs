@@ -13,13 +13,13 @@
 //! is random, that is the reason given.
 
 pub use heap::explain_heap;
-pub use mapped::Sizes;
-use mapped::{Mapped, aligned_bias, bias, cut, mapped};
-use pagewise_model::cache::Slot;
+pub use mapped::PageSizePair;
+use mapped::{TextMapping, aligned_bias, bias, cut, mapped};
+use pagewise_model::cache::CacheSlot;
 use pagewise_model::fold::LinkAdvice;
 use pagewise_model::text::{
-    Area, AreaKind, CacheSeen, Coverage, Layout, MappingSeen, Method, Piece, Reach, SlotSeen,
-    Standing, coverage,
+    CacheSeen, ElfLayout, HugeStanding, MethodReach, SlotSeen, TextArea, TextAreaKind,
+    TextCoverage, TextMappingSeen, TextMethod, TextPiece, coverage,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -31,22 +31,22 @@ mod tests;
 /// The text and read-only data of a file as a process that starts now will map it.
 #[must_use]
 pub fn explain_file(
-    layout: &Layout,
+    layout: &ElfLayout,
     is_placed_aligned: bool,
     cache: &CacheSeen,
-    sizes: &Sizes,
-) -> Vec<Area> {
+    sizes: &PageSizePair,
+) -> Vec<TextArea> {
     let bias = bias(layout, is_placed_aligned, sizes);
-    let area = |range: Mapped| {
+    let area = |range: TextMapping| {
         let kind = range.kind?;
         let pieces = match (bias, is_too_small(range.len(), sizes)) {
-            (_, true) => whole(&range, Standing::TooSmall),
-            (Err(one_in), false) => whole(&range, Standing::ByChance { one_in }),
+            (_, true) => whole(&range, HugeStanding::TooSmall),
+            (Err(one_in), false) => whole(&range, HugeStanding::ByChance { one_in }),
             (Ok(bias), false) => {
                 pieces(&range, bias, sizes, &|_, offset| of_cache(cache, offset, sizes))
             }
         };
-        Some(Area { kind, pieces })
+        Some(TextArea { kind, pieces })
     };
     mapped(layout, sizes.base).into_iter().filter_map(area).collect()
 }
@@ -54,11 +54,11 @@ pub fn explain_file(
 /// Explains a current mapping of a process.
 #[must_use]
 pub fn explain_mapping(
-    seen: &MappingSeen,
+    seen: &TextMappingSeen,
     cache: &CacheSeen,
     is_disabled: bool,
-    sizes: &Sizes,
-) -> Area {
+    sizes: &PageSizePair,
+) -> TextArea {
     explain_seen(seen, sizes, |slot, offset| {
         of_slot(slot, is_disabled, of_cache(cache, offset, sizes), sizes)
     })
@@ -67,19 +67,23 @@ pub fn explain_mapping(
 /// Executable memory of no file as it is. Its slots are those of its addresses, or for shared memory of
 /// both: what the kernel counts as the offset of anonymous memory is its address.
 #[must_use]
-pub fn explain_generated(seen: &MappingSeen, is_disabled: bool, sizes: &Sizes) -> Area {
+pub fn explain_generated(
+    seen: &TextMappingSeen,
+    is_disabled: bool,
+    sizes: &PageSizePair,
+) -> TextArea {
     explain_seen(seen, sizes, |slot, _| {
         // All of its pages are private: there is no file that they could be copies of.
         let slot = SlotSeen { private_pages: 0, ..slot };
-        of_slot(slot, is_disabled, Standing::SmallPages, sizes)
+        of_slot(slot, is_disabled, HugeStanding::SmallPages, sizes)
     })
 }
 
 /// The addresses of text slots on smaller pages that the kernel can put on a huge page unchanged.
-pub fn collapsible(area: &Area) -> impl Iterator<Item = u64> {
-    let is_text = area.kind == AreaKind::Text;
-    let may = |piece: &&Piece| {
-        use Standing::{FileSystem, NotCached, NotKnown, PageTable, SmallFolio, SmallPages};
+pub fn collapsible(area: &TextArea) -> impl Iterator<Item = u64> {
+    let is_text = area.kind == TextAreaKind::Text;
+    let may = |piece: &&TextPiece| {
+        use HugeStanding::{FileSystem, NotCached, NotKnown, PageTable, SmallFolio, SmallPages};
         matches!(
             piece.standing,
             SmallPages | SmallFolio | PageTable | NotCached | FileSystem { .. } | NotKnown { .. }
@@ -90,8 +94,8 @@ pub fn collapsible(area: &Area) -> impl Iterator<Item = u64> {
 
 /// How much more is resident in the whole slots of mappings than was at a first look.
 #[must_use]
-pub fn growth(before: &[MappingSeen], after: &[MappingSeen], base: PageSize) -> Bytes {
-    let resident = |mappings: &[MappingSeen]| {
+pub fn growth(before: &[TextMappingSeen], after: &[TextMappingSeen], base: PageSize) -> Bytes {
+    let resident = |mappings: &[TextMappingSeen]| {
         let slots = mappings.iter().flat_map(|mapping| &mapping.slots);
         slots.map(|slot| slot.present_pages).sum::<u64>()
     };
@@ -100,74 +104,84 @@ pub fn growth(before: &[MappingSeen], after: &[MappingSeen], base: PageSize) -> 
 
 /// A mapping cut into pieces; `of_whole` says how a whole slot stands, at this offset of the file.
 fn explain_seen(
-    seen: &MappingSeen,
-    sizes: &Sizes,
-    of_whole: impl Fn(SlotSeen, u64) -> Standing,
-) -> Area {
+    seen: &TextMappingSeen,
+    sizes: &PageSizePair,
+    of_whole: impl Fn(SlotSeen, u64) -> HugeStanding,
+) -> TextArea {
     let range = of_seen(seen);
     let standing =
         |nth: usize, offset| of_whole(seen.slots.get(nth).copied().unwrap_or_default(), offset);
     let pieces = match is_too_small(range.len(), sizes) {
-        true => whole(&range, Standing::TooSmall),
+        true => whole(&range, HugeStanding::TooSmall),
         false => pieces(&range, 0, sizes, &standing),
     };
-    Area { kind: seen.kind, pieces }
+    TextArea { kind: seen.kind, pieces }
 }
 
 /// How much of a process's mappings of one file would be huge if that were warmed and the process
 /// started again at the same addresses.
 #[must_use]
-pub fn after_warm(seen: &[MappingSeen], sizes: &Sizes) -> Coverage {
+pub fn after_warm(seen: &[TextMappingSeen], sizes: &PageSizePair) -> TextCoverage {
     let huge = |kind| {
         let mappings = seen.iter().filter(|seen| seen.kind == kind).map(of_seen);
         Bytes(mappings.map(|range| whole_slots(&range, 0, sizes)).sum())
     };
-    Coverage { text_bytes: huge(AreaKind::Text), read_only_bytes: huge(AreaKind::ReadOnly) }
+    TextCoverage {
+        text_bytes: huge(TextAreaKind::Text),
+        read_only_bytes: huge(TextAreaKind::ReadOnly),
+    }
 }
 
 /// How much there is in areas.
 #[must_use]
-pub fn size(areas: &[Area]) -> Coverage {
-    coverage(areas, Area::size)
+pub fn size(areas: &[TextArea]) -> TextCoverage {
+    coverage(areas, TextArea::size)
 }
 
 /// What each method reaches.
 #[must_use]
-pub fn reach(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> Vec<Reach> {
+pub fn reach(
+    layout: &ElfLayout,
+    is_placed_aligned: bool,
+    sizes: &PageSizePair,
+) -> Vec<MethodReach> {
     let ranges = mapped(layout, sizes.base);
     let (bias, aligned) = (bias(layout, is_placed_aligned, sizes), aligned_bias(layout, sizes));
     let of = |method| match (method, bias) {
-        (Method::Warm, Err(_)) => Coverage::default(),
-        (Method::Warm | Method::Aligned, bias) => apart(&ranges, bias.unwrap_or(aligned), sizes),
-        (Method::Merged, bias) => together(&ranges, bias.unwrap_or(aligned), sizes),
+        (TextMethod::Warm, Err(_)) => TextCoverage::default(),
+        (TextMethod::Warm | TextMethod::Aligned, bias) => {
+            apart(&ranges, bias.unwrap_or(aligned), sizes)
+        }
+        (TextMethod::Merged, bias) => together(&ranges, bias.unwrap_or(aligned), sizes),
     };
-    Method::ALL.into_iter().map(|method| Reach { method, huge: of(method) }).collect()
+    TextMethod::ALL.into_iter().map(|method| MethodReach { method, huge: of(method) }).collect()
 }
 
 /// Ranges each by itself.
-fn apart(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
+fn apart(ranges: &[TextMapping], bias: u64, sizes: &PageSizePair) -> TextCoverage {
     let of = |kind| {
         let ranges = ranges.iter().filter(|range| range.kind == Some(kind));
         Bytes(ranges.map(|range| whole_slots(range, bias, sizes)).sum())
     };
-    Coverage { text_bytes: of(AreaKind::Text), read_only_bytes: of(AreaKind::ReadOnly) }
+    TextCoverage { text_bytes: of(TextAreaKind::Text), read_only_bytes: of(TextAreaKind::ReadOnly) }
 }
 
 /// Neighbours that are not writable and as far from their offsets as each other, as one.
-fn together(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
-    let fits =
-        |a: &Mapped, b: &Mapped| a.kind.is_some() && b.kind.is_some() && a.delta() == b.delta();
-    let mut sum = Coverage::default();
+fn together(ranges: &[TextMapping], bias: u64, sizes: &PageSizePair) -> TextCoverage {
+    let fits = |a: &TextMapping, b: &TextMapping| {
+        a.kind.is_some() && b.kind.is_some() && a.delta() == b.delta()
+    };
+    let mut sum = TextCoverage::default();
     for group in ranges.chunk_by(fits) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
-        let Some(slots) = slots_of(&Mapped { end: last.end, ..*first }, bias, sizes) else {
+        let Some(slots) = slots_of(&TextMapping { end: last.end, ..*first }, bias, sizes) else {
             continue;
         };
         for range in group {
             let huge = Bytes(range.end.min(slots.end).saturating_sub(range.start.max(slots.start)));
             match range.kind {
-                Some(AreaKind::Text) => sum.text_bytes += huge,
-                Some(AreaKind::ReadOnly) => sum.read_only_bytes += huge,
+                Some(TextAreaKind::Text) => sum.text_bytes += huge,
+                Some(TextAreaKind::ReadOnly) => sum.read_only_bytes += huge,
                 None => {}
             }
         }
@@ -176,7 +190,7 @@ fn together(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
 }
 
 /// The range of whole slots of a congruent range. `None` if there are none.
-fn slots_of(range: &Mapped, bias: u64, sizes: &Sizes) -> Option<std::ops::Range<u64>> {
+fn slots_of(range: &TextMapping, bias: u64, sizes: &PageSizePair) -> Option<std::ops::Range<u64>> {
     if off_by(range, bias, sizes) != 0 {
         return None;
     }
@@ -185,43 +199,43 @@ fn slots_of(range: &Mapped, bias: u64, sizes: &Sizes) -> Option<std::ops::Range<
     Some(slots.start - bias..slots.end - bias)
 }
 
-fn whole_slots(range: &Mapped, bias: u64, sizes: &Sizes) -> u64 {
+fn whole_slots(range: &TextMapping, bias: u64, sizes: &PageSizePair) -> u64 {
     slots_of(range, bias, sizes).map_or(0, |slots| slots.end - slots.start)
 }
 
 /// The difference of the remainders of address and offset.
-const fn off_by(range: &Mapped, bias: u64, sizes: &Sizes) -> u64 {
+const fn off_by(range: &TextMapping, bias: u64, sizes: &PageSizePair) -> u64 {
     range.delta().wrapping_add(bias) % sizes.huge.bytes()
 }
 
-const fn is_too_small(len: u64, sizes: &Sizes) -> bool {
+const fn is_too_small(len: u64, sizes: &PageSizePair) -> bool {
     len < sizes.huge.bytes()
 }
 
-const fn of_seen(seen: &MappingSeen) -> Mapped {
-    let MappingSeen { kind, start, end, offset, .. } = *seen;
-    Mapped { kind: Some(kind), start, end, offset }
+const fn of_seen(seen: &TextMappingSeen) -> TextMapping {
+    let TextMappingSeen { kind, start, end, offset, .. } = *seen;
+    TextMapping { kind: Some(kind), start, end, offset }
 }
 
 /// A range as one piece.
-fn whole(range: &Mapped, standing: Standing) -> Vec<Piece> {
+fn whole(range: &TextMapping, standing: HugeStanding) -> Vec<TextPiece> {
     vec![piece((range.start, range.offset, range.len()), standing)]
 }
 
 /// A range cut into pieces; `of_whole` says how the nth whole slot stands, at this offset of the file.
 fn pieces(
-    range: &Mapped,
+    range: &TextMapping,
     bias: u64,
-    sizes: &Sizes,
-    of_whole: &dyn Fn(usize, u64) -> Standing,
-) -> Vec<Piece> {
+    sizes: &PageSizePair,
+    of_whole: &dyn Fn(usize, u64) -> HugeStanding,
+) -> Vec<TextPiece> {
     let off_by_bytes = Bytes(off_by(range, bias, sizes));
     let mut nth = 0;
     let stands = |cut: (u64, u64, u64)| {
         let is_whole = cut.2 == sizes.huge.bytes();
         let standing = match (off_by_bytes, is_whole) {
-            (Bytes(1..), _) => Standing::Incongruent { off_by_bytes },
-            (Bytes(0), false) => Standing::Boundary,
+            (Bytes(1..), _) => HugeStanding::Incongruent { off_by_bytes },
+            (Bytes(0), false) => HugeStanding::Boundary,
             (Bytes(0), true) => of_whole(nth, cut.1),
         };
         nth += usize::from(is_whole);
@@ -230,36 +244,41 @@ fn pieces(
     cut(range, bias, sizes.huge).into_iter().map(stands).collect()
 }
 
-const fn piece((address, offset, length): (u64, u64, u64), standing: Standing) -> Piece {
-    Piece { address, offset_bytes: Bytes(offset), length_bytes: Bytes(length), standing }
+const fn piece((address, offset, length): (u64, u64, u64), standing: HugeStanding) -> TextPiece {
+    TextPiece { address, offset_bytes: Bytes(offset), length_bytes: Bytes(length), standing }
 }
 
 /// The standing of a whole slot, from what the cache holds at this offset.
-fn of_cache(cache: &CacheSeen, offset: u64, sizes: &Sizes) -> Standing {
+fn of_cache(cache: &CacheSeen, offset: u64, sizes: &PageSizePair) -> HugeStanding {
     if let Some(name) = &cache.base_pages_alone {
-        return Standing::FileSystem { name: name.clone() };
+        return HugeStanding::FileSystem { name: name.clone() };
     }
     match &cache.slots {
-        Fact::Missing(why) => Standing::NotKnown { why: why.clone() },
+        Fact::Missing(why) => HugeStanding::NotKnown { why: why.clone() },
         Fact::Known(slots) => match slots.at(offset, sizes.huge) {
-            Some(Slot::Huge) => Standing::Huge,
-            Some(Slot::Whole | Slot::Part | Slot::Asked) => Standing::SmallFolio,
-            Some(Slot::Absent) | None => Standing::NotCached,
+            Some(CacheSlot::Huge) => HugeStanding::Huge,
+            Some(CacheSlot::Whole | CacheSlot::Part | CacheSlot::Asked) => HugeStanding::SmallFolio,
+            Some(CacheSlot::Absent) | None => HugeStanding::NotCached,
         },
     }
 }
 
 /// The standing of a whole slot of a process. `of_cache` is the standing in a fresh mapping.
-fn of_slot(slot: SlotSeen, is_disabled: bool, of_cache: Standing, sizes: &Sizes) -> Standing {
+fn of_slot(
+    slot: SlotSeen,
+    is_disabled: bool,
+    of_cache: HugeStanding,
+    sizes: &PageSizePair,
+) -> HugeStanding {
     match slot {
-        SlotSeen { is_huge: true, .. } => Standing::Huge,
-        _ if is_disabled => Standing::Disabled,
+        SlotSeen { is_huge: true, .. } => HugeStanding::Huge,
+        _ if is_disabled => HugeStanding::Disabled,
         SlotSeen { private_pages: pages @ 1.., .. } => {
             let copied_bytes = Bytes(pages.saturating_mul(sizes.base.bytes()));
-            Standing::PrivateCopy { copied_bytes }
+            HugeStanding::PrivateCopy { copied_bytes }
         }
-        SlotSeen { present_pages: 0, .. } => Standing::NotTouched,
-        _ if of_cache == Standing::Huge => Standing::PageTable,
+        SlotSeen { present_pages: 0, .. } => HugeStanding::NotTouched,
+        _ if of_cache == HugeStanding::Huge => HugeStanding::PageTable,
         _ => of_cache,
     }
 }

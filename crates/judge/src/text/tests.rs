@@ -1,15 +1,15 @@
 use super::*;
 use pagewise_model::PageSize;
 use pagewise_model::cache::SlotMap;
-use pagewise_model::text::{Placement, Segment};
+use pagewise_model::text::{ImagePlacement, LoadSegment};
 use proptest::prelude::*;
 
-const SIZES: Sizes = Sizes { base: PageSize::BASE_4K, huge: PageSize::PMD_2M };
+const SIZES: PageSizePair = PageSizePair { base: PageSize::BASE_4K, huge: PageSize::PMD_2M };
 const HUGE: u64 = SIZES.huge.bytes();
 const PAGE: u64 = SIZES.base.bytes();
 
-fn segment(offset: u64, address: u64, file: u64, flags: &str) -> Segment {
-    Segment {
+fn segment(offset: u64, address: u64, file: u64, flags: &str) -> LoadSegment {
+    LoadSegment {
         offset_bytes: Bytes(offset),
         address,
         file_bytes: Bytes(file),
@@ -20,9 +20,9 @@ fn segment(offset: u64, address: u64, file: u64, flags: &str) -> Segment {
 }
 
 /// The headers of a C++ compiler of a distribution: `ET_EXEC`, offsets and addresses congruent.
-fn compiler() -> Layout {
-    Layout {
-        placement: Placement::Fixed,
+fn compiler() -> ElfLayout {
+    ElfLayout {
+        placement: ImagePlacement::Fixed,
         segments: vec![
             segment(0, 0x40_0000, 0x25_78b0, "r"),
             segment(0x25_8000, 0x65_8000, 0x153_2be5, "rx"),
@@ -33,7 +33,7 @@ fn compiler() -> Layout {
 }
 
 /// Text and data of a database server: position independent, R, R-X, R.
-fn server(align: u64) -> Layout {
+fn server(align: u64) -> ElfLayout {
     let mut segments = vec![
         segment(0, 0, 0x10_0000, "r"),
         segment(0x10_0000, 0x10_0000, 0x52_0000, "rx"),
@@ -41,14 +41,14 @@ fn server(align: u64) -> Layout {
         segment(0x85_0000, 0x85_1000, 0x1_0000, "rw"),
     ];
     segments.iter_mut().for_each(|segment| segment.align_bytes = Bytes(align));
-    Layout { placement: Placement::Program, segments }
+    ElfLayout { placement: ImagePlacement::Program, segments }
 }
 
-fn cache(slot: Slot) -> CacheSeen {
+fn cache(slot: CacheSlot) -> CacheSeen {
     CacheSeen { slots: Fact::Known(SlotMap(vec![slot; 64])), base_pages_alone: None }
 }
 
-fn reached(layout: &Layout, placed: bool) -> [Coverage; 3] {
+fn reached(layout: &ElfLayout, placed: bool) -> [TextCoverage; 3] {
     let found = reach(layout, placed, &SIZES);
     [found[0].huge, found[1].huge, found[2].huge]
 }
@@ -61,76 +61,76 @@ fn a_fixed_program_gets_the_whole_slots_of_each_mapping() {
     assert_eq!(aligned, warm);
     let text = 0x1b8_b000 - 0x65_8000;
     assert_eq!(merged.text_bytes, Bytes(text), "all of it lies within other slots' mappings");
-    let areas = explain_file(&compiler(), true, &cache(Slot::Huge), &SIZES);
-    let kinds: Vec<AreaKind> = areas.iter().map(|area| area.kind).collect();
-    assert_eq!(kinds, [AreaKind::ReadOnly, AreaKind::Text, AreaKind::ReadOnly]);
+    let areas = explain_file(&compiler(), true, &cache(CacheSlot::Huge), &SIZES);
+    let kinds: Vec<TextAreaKind> = areas.iter().map(|area| area.kind).collect();
+    assert_eq!(kinds, [TextAreaKind::ReadOnly, TextAreaKind::Text, TextAreaKind::ReadOnly]);
     assert_eq!(areas[1].huge(), warm.text_bytes);
     assert_eq!(areas[1].size(), Bytes(text));
-    assert_eq!(areas[1].pieces[0].standing, Standing::Boundary);
+    assert_eq!(areas[1].pieces[0].standing, HugeStanding::Boundary);
 }
 
 #[test]
 fn a_position_independent_program_is_congruent_by_chance_until_it_is_aligned() {
     let [warm, aligned, merged] = reached(&server(PAGE), true);
-    assert_eq!(warm, Coverage::default());
+    assert_eq!(warm, TextCoverage::default());
     assert_eq!(aligned.text_bytes, Bytes(2 * HUGE));
     let all = merged.text_bytes.0 + merged.read_only_bytes.0;
     assert_eq!(all, 4 * HUGE, "all four slots of 0x850000 bytes");
-    let areas = explain_file(&server(PAGE), true, &cache(Slot::Huge), &SIZES);
-    assert_eq!(areas[1].pieces[0].standing, Standing::ByChance { one_in: 512 });
-    assert_eq!(areas[0].pieces[0].standing, Standing::TooSmall);
+    let areas = explain_file(&server(PAGE), true, &cache(CacheSlot::Huge), &SIZES);
+    assert_eq!(areas[1].pieces[0].standing, HugeStanding::ByChance { one_in: 512 });
+    assert_eq!(areas[0].pieces[0].standing, HugeStanding::TooSmall);
     assert_eq!(reached(&server(HUGE), true)[0], aligned);
 }
 
 #[test]
 fn a_library_goes_with_the_place_of_its_file() {
-    let library = Layout { placement: Placement::Library, ..server(PAGE) };
+    let library = ElfLayout { placement: ImagePlacement::Library, ..server(PAGE) };
     assert_eq!(reached(&library, true)[0].text_bytes, Bytes(2 * HUGE));
-    assert_eq!(reached(&library, false)[0], Coverage::default());
-    let moved = Layout {
-        placement: Placement::Mapped,
+    assert_eq!(reached(&library, false)[0], TextCoverage::default());
+    let moved = ElfLayout {
+        placement: ImagePlacement::Mapped,
         segments: vec![segment(0, 0x10_0000, 3 * HUGE, "rx")],
     };
-    let areas = explain_file(&moved, true, &cache(Slot::Huge), &SIZES);
+    let areas = explain_file(&moved, true, &cache(CacheSlot::Huge), &SIZES);
     assert_eq!(areas[0].huge(), Bytes(3 * HUGE), "address and offset differ by a constant alone");
 }
 
 #[test]
 fn a_library_with_an_alignment_of_its_own_goes_by_that() {
-    let of = |placement| Layout { placement, ..server(16 * PAGE) };
-    assert_eq!(reached(&of(Placement::Library), true)[0], Coverage::default());
-    let areas = explain_file(&of(Placement::Library), true, &cache(Slot::Huge), &SIZES);
-    assert_eq!(areas[1].pieces[0].standing, Standing::ByChance { one_in: 32 });
-    assert_eq!(reached(&of(Placement::Mapped), true)[0].text_bytes, Bytes(2 * HUGE));
+    let of = |placement| ElfLayout { placement, ..server(16 * PAGE) };
+    assert_eq!(reached(&of(ImagePlacement::Library), true)[0], TextCoverage::default());
+    let areas = explain_file(&of(ImagePlacement::Library), true, &cache(CacheSlot::Huge), &SIZES);
+    assert_eq!(areas[1].pieces[0].standing, HugeStanding::ByChance { one_in: 32 });
+    assert_eq!(reached(&of(ImagePlacement::Mapped), true)[0].text_bytes, Bytes(2 * HUGE));
 }
 
 #[test]
 fn an_aligned_image_begins_at_a_boundary_whatever_its_first_address_is() {
     let mut part = segment(PAGE, PAGE, 4 * HUGE, "rx");
     part.align_bytes = Bytes(HUGE);
-    let layout = Layout { placement: Placement::Program, segments: vec![part] };
-    let areas = explain_file(&layout, true, &cache(Slot::Huge), &SIZES);
-    let off = Standing::Incongruent { off_by_bytes: Bytes(HUGE - PAGE) };
+    let layout = ElfLayout { placement: ImagePlacement::Program, segments: vec![part] };
+    let areas = explain_file(&layout, true, &cache(CacheSlot::Huge), &SIZES);
+    let off = HugeStanding::Incongruent { off_by_bytes: Bytes(HUGE - PAGE) };
     assert_eq!(areas[0].pieces[0].standing, off);
-    assert_eq!(reached(&layout, true)[0], Coverage::default());
+    assert_eq!(reached(&layout, true)[0], TextCoverage::default());
 }
 
 #[test]
 fn addresses_that_are_off_say_by_how_much() {
-    let layout = Layout {
-        placement: Placement::Fixed,
+    let layout = ElfLayout {
+        placement: ImagePlacement::Fixed,
         segments: vec![segment(0, 0x40_1000, 3 * HUGE, "rx")],
     };
-    let areas = explain_file(&layout, true, &cache(Slot::Huge), &SIZES);
-    let off = Standing::Incongruent { off_by_bytes: Bytes(PAGE) };
+    let areas = explain_file(&layout, true, &cache(CacheSlot::Huge), &SIZES);
+    let off = HugeStanding::Incongruent { off_by_bytes: Bytes(PAGE) };
     assert!(areas[0].pieces.iter().all(|piece| piece.standing == off));
     assert_eq!(areas[0].size(), Bytes(3 * HUGE));
 }
 
 #[test]
 fn a_page_that_two_segments_share_is_the_later_ones_and_neighbours_are_joined() {
-    let layout = Layout {
-        placement: Placement::Fixed,
+    let layout = ElfLayout {
+        placement: ImagePlacement::Fixed,
         segments: vec![
             segment(0, 0x40_0000, PAGE + 1, "rx"),
             segment(PAGE + 1, 0x40_0000 + PAGE + 1, 3 * PAGE, "rw"),
@@ -138,8 +138,8 @@ fn a_page_that_two_segments_share_is_the_later_ones_and_neighbours_are_joined() 
     };
     let ranges = mapped(&layout, SIZES.base);
     assert_eq!((ranges[0].end, ranges[1].start), (0x40_0000 + PAGE, 0x40_0000 + PAGE));
-    let joined = Layout {
-        placement: Placement::Fixed,
+    let joined = ElfLayout {
+        placement: ImagePlacement::Fixed,
         segments: vec![
             segment(0, 0x40_0000, HUGE / 2, "rx"),
             segment(HUGE / 2, 0x40_0000 + HUGE / 2, HUGE / 2, "rx"),
@@ -154,20 +154,20 @@ fn every_state_of_the_cache_has_its_reason() {
         let areas = explain_file(&compiler(), true, seen, &SIZES);
         areas[1].pieces[1].standing.clone()
     };
-    assert_eq!(standing(&cache(Slot::Whole)), Standing::SmallFolio);
-    assert_eq!(standing(&cache(Slot::Asked)), Standing::SmallFolio);
-    assert_eq!(standing(&cache(Slot::Absent)), Standing::NotCached);
+    assert_eq!(standing(&cache(CacheSlot::Whole)), HugeStanding::SmallFolio);
+    assert_eq!(standing(&cache(CacheSlot::Asked)), HugeStanding::SmallFolio);
+    assert_eq!(standing(&cache(CacheSlot::Absent)), HugeStanding::NotCached);
     let hidden = CacheSeen { slots: Fact::missing("x"), base_pages_alone: None };
-    assert_eq!(standing(&hidden), Standing::NotKnown { why: "x".into() });
-    let small = CacheSeen { base_pages_alone: Some("vfat".into()), ..cache(Slot::Whole) };
-    assert_eq!(standing(&small), Standing::FileSystem { name: "vfat".into() });
+    assert_eq!(standing(&hidden), HugeStanding::NotKnown { why: "x".into() });
+    let small = CacheSeen { base_pages_alone: Some("vfat".into()), ..cache(CacheSlot::Whole) };
+    assert_eq!(standing(&small), HugeStanding::FileSystem { name: "vfat".into() });
 }
 
 /// A congruent mapping of three slots, the middle one as seen.
-fn running(slot: SlotSeen, cached: Slot, is_disabled: bool) -> Standing {
+fn running(slot: SlotSeen, cached: CacheSlot, is_disabled: bool) -> HugeStanding {
     let start = 8 * HUGE + HUGE / 2;
-    let seen = MappingSeen {
-        kind: AreaKind::Text,
+    let seen = TextMappingSeen {
+        kind: TextAreaKind::Text,
         start,
         end: start + 2 * HUGE,
         offset: HUGE / 2,
@@ -183,21 +183,21 @@ fn running(slot: SlotSeen, cached: Slot, is_disabled: bool) -> Standing {
 fn a_running_process_has_one_reason_for_each_slot() {
     let small = SlotSeen { present_pages: 9, ..SlotSeen::default() };
     let huge = SlotSeen { is_huge: true, present_pages: 512, private_pages: 0 };
-    assert_eq!(running(huge, Slot::Whole, true), Standing::Huge);
-    assert_eq!(running(small, Slot::Whole, true), Standing::Disabled);
-    assert_eq!(running(small, Slot::Whole, false), Standing::SmallFolio);
-    assert_eq!(running(small, Slot::Huge, false), Standing::PageTable);
-    assert_eq!(running(SlotSeen::default(), Slot::Huge, false), Standing::NotTouched);
+    assert_eq!(running(huge, CacheSlot::Whole, true), HugeStanding::Huge);
+    assert_eq!(running(small, CacheSlot::Whole, true), HugeStanding::Disabled);
+    assert_eq!(running(small, CacheSlot::Whole, false), HugeStanding::SmallFolio);
+    assert_eq!(running(small, CacheSlot::Huge, false), HugeStanding::PageTable);
+    assert_eq!(running(SlotSeen::default(), CacheSlot::Huge, false), HugeStanding::NotTouched);
     let copied = SlotSeen { private_pages: 2, ..small };
-    let standing = running(copied, Slot::Huge, false);
-    assert_eq!(standing, Standing::PrivateCopy { copied_bytes: Bytes(2 * PAGE) });
+    let standing = running(copied, CacheSlot::Huge, false);
+    assert_eq!(standing, HugeStanding::PrivateCopy { copied_bytes: Bytes(2 * PAGE) });
 }
 
 /// Memory of no file from the middle of a slot on, with these whole slots.
-fn generated(slots: &[SlotSeen]) -> MappingSeen {
+fn generated(slots: &[SlotSeen]) -> TextMappingSeen {
     let start = 8 * HUGE + HUGE / 2;
     let end = start + HUGE / 2 + slots.len() as u64 * HUGE;
-    MappingSeen { kind: AreaKind::Text, start, end, offset: start, slots: slots.to_vec() }
+    TextMappingSeen { kind: TextAreaKind::Text, start, end, offset: start, slots: slots.to_vec() }
 }
 
 #[test]
@@ -206,8 +206,8 @@ fn generated_code_on_small_pages_can_be_collapsed_where_it_was_touched() {
     let huge = SlotSeen { is_huge: true, present_pages: 512, private_pages: 512 };
     let seen = generated(&[small, huge, SlotSeen::default(), small]);
     let area = explain_generated(&seen, false, &SIZES);
-    let standings: Vec<&Standing> = area.pieces.iter().map(|piece| &piece.standing).collect();
-    use Standing::{Boundary, Disabled, Huge, NotTouched, SmallPages};
+    let standings: Vec<&HugeStanding> = area.pieces.iter().map(|piece| &piece.standing).collect();
+    use HugeStanding::{Boundary, Disabled, Huge, NotTouched, SmallPages};
     assert_eq!(standings, [&Boundary, &SmallPages, &Huge, &NotTouched, &SmallPages]);
     assert_eq!(collapsible(&area).collect::<Vec<_>>(), [9 * HUGE, 12 * HUGE]);
     let off = explain_generated(&seen, true, &SIZES);
@@ -219,9 +219,9 @@ fn generated_code_on_small_pages_can_be_collapsed_where_it_was_touched() {
     assert_eq!(growth(&filled, &seen, SIZES.base), Bytes(0));
     // Shared memory lies by its offset too.
     let [seen] = seen;
-    let shared = MappingSeen { offset: PAGE, ..seen };
+    let shared = TextMappingSeen { offset: PAGE, ..seen };
     let area = explain_generated(&shared, false, &SIZES);
-    assert!(area.pieces.iter().all(|p| matches!(p.standing, Standing::Incongruent { .. })));
+    assert!(area.pieces.iter().all(|p| matches!(p.standing, HugeStanding::Incongruent { .. })));
 }
 
 #[test]
@@ -229,19 +229,29 @@ fn read_only_data_and_private_copies_are_not_collapsed() {
     let slot = SlotSeen { present_pages: 9, ..SlotSeen::default() };
     let copied = SlotSeen { private_pages: 1, ..slot };
     let of = |kind, slot, cached| {
-        let seen = MappingSeen { kind, start: HUGE, end: 2 * HUGE, offset: 0, slots: vec![slot] };
+        let seen =
+            TextMappingSeen { kind, start: HUGE, end: 2 * HUGE, offset: 0, slots: vec![slot] };
         collapsible(&explain_mapping(&seen, &cache(cached), false, &SIZES)).count()
     };
-    assert_eq!(of(AreaKind::Text, slot, Slot::Whole), 1);
-    assert_eq!(of(AreaKind::Text, slot, Slot::Huge), 1, "blocked by a table of small pages");
-    assert_eq!(of(AreaKind::Text, copied, Slot::Whole), 0);
-    assert_eq!(of(AreaKind::ReadOnly, slot, Slot::Whole), 0);
+    assert_eq!(of(TextAreaKind::Text, slot, CacheSlot::Whole), 1);
+    assert_eq!(
+        of(TextAreaKind::Text, slot, CacheSlot::Huge),
+        1,
+        "blocked by a table of small pages"
+    );
+    assert_eq!(of(TextAreaKind::Text, copied, CacheSlot::Whole), 0);
+    assert_eq!(of(TextAreaKind::ReadOnly, slot, CacheSlot::Whole), 0);
 }
 
 /// Segments as linkers lay them out: rising, each page aligned with its offset.
-fn layouts() -> impl Strategy<Value = Layout> {
+fn layouts() -> impl Strategy<Value = ElfLayout> {
     let part = (0..3000_u64, 1..6 * HUGE, 0..3_usize, 0..4_u64);
-    let placements = [Placement::Fixed, Placement::Program, Placement::Library, Placement::Mapped];
+    let placements = [
+        ImagePlacement::Fixed,
+        ImagePlacement::Program,
+        ImagePlacement::Library,
+        ImagePlacement::Mapped,
+    ];
     let aligns = [PAGE, 16 * PAGE, HUGE];
     let parts = prop::collection::vec(part, 1..6);
     (parts, 0..4_usize, 0..3_usize, 0..4 * HUGE / PAGE).prop_map(move |(parts, p, a, first)| {
@@ -256,14 +266,14 @@ fn layouts() -> impl Strategy<Value = Layout> {
             offset = (offset + file).next_multiple_of(PAGE);
             address = (address + file).next_multiple_of(PAGE);
         }
-        Layout { placement: placements[p], segments }
+        ElfLayout { placement: placements[p], segments }
     })
 }
 
 proptest! {
     #[test]
     fn pieces_tile_their_areas_and_huge_ones_are_whole(layout in layouts(), placed: bool) {
-        let areas = explain_file(&layout, placed, &cache(Slot::Huge), &SIZES);
+        let areas = explain_file(&layout, placed, &cache(CacheSlot::Huge), &SIZES);
         for area in &areas {
             for pair in area.pieces.windows(2) {
                 let end = pair[0].address + pair[0].length_bytes.0;
@@ -271,7 +281,7 @@ proptest! {
                 let from = pair[0].offset_bytes.0 + pair[0].length_bytes.0;
                 prop_assert_eq!(from, pair[1].offset_bytes.0);
             }
-            for piece in area.pieces.iter().filter(|piece| piece.standing == Standing::Huge) {
+            for piece in area.pieces.iter().filter(|piece| piece.standing == HugeStanding::Huge) {
                 prop_assert_eq!(piece.length_bytes, Bytes(HUGE));
                 prop_assert_eq!(piece.offset_bytes.0 % HUGE, 0, "one folio holds it");
             }
@@ -284,13 +294,13 @@ proptest! {
     #[test]
     fn what_is_predicted_is_what_a_warm_cache_gives(layout in layouts(), placed: bool) {
         let seen = CacheSeen {
-            slots: Fact::Known(SlotMap(vec![Slot::Huge; 128])),
+            slots: Fact::Known(SlotMap(vec![CacheSlot::Huge; 128])),
             base_pages_alone: None,
         };
         let areas = explain_file(&layout, placed, &seen, &SIZES);
         let [warm, aligned, merged] = reached(&layout, placed);
-        prop_assert_eq!(coverage(&areas, Area::huge), warm);
-        let sum = |c: Coverage| c.text_bytes.0 + c.read_only_bytes.0;
+        prop_assert_eq!(coverage(&areas, TextArea::huge), warm);
+        let sum = |c: TextCoverage| c.text_bytes.0 + c.read_only_bytes.0;
         prop_assert!(sum(warm) <= sum(aligned) && sum(aligned) <= sum(merged));
         prop_assert!(merged.text_bytes <= size(&areas).text_bytes);
     }
@@ -301,9 +311,9 @@ proptest! {
     ) {
         let mut hostile = segment(offset, address, file, ["r", "rx", "rw"][flags]);
         hostile.align_bytes = Bytes(align);
-        for placement in [Placement::Fixed, Placement::Program, Placement::Mapped] {
-            let layout = Layout { placement, segments: vec![hostile, hostile] };
-            let _areas = explain_file(&layout, placed, &cache(Slot::Part), &SIZES);
+        for placement in [ImagePlacement::Fixed, ImagePlacement::Program, ImagePlacement::Mapped] {
+            let layout = ElfLayout { placement, segments: vec![hostile, hostile] };
+            let _areas = explain_file(&layout, placed, &cache(CacheSlot::Part), &SIZES);
             prop_assert_eq!(reach(&layout, placed, &SIZES).len(), 3);
         }
     }

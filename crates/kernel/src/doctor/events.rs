@@ -6,7 +6,7 @@ use crate::error::SysError;
 use crate::kallsyms;
 use crate::perf::{self, bindings, perf_event_attr};
 use crate::proc::read_number;
-use pagewise_model::capability::{Answer, Capability};
+use pagewise_model::capability::{Capability, CapabilityAnswer};
 
 const GROUP: &str = "perf events";
 const PARANOID: &str = "sysctl kernel.perf_event_paranoid=1, or setcap cap_perfmon+ep on pagewise";
@@ -63,10 +63,12 @@ fn hardware() -> Capability {
     )
 }
 
-fn hardware_answer(result: &Result<(), SysError>) -> Answer {
+fn hardware_answer(result: &Result<(), SysError>) -> CapabilityAnswer {
     match result {
         Err(e) if matches!(e.errno(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {
-            Answer::No("the processor offers no counters here (usual in a virtual machine)".into())
+            CapabilityAnswer::No(
+                "the processor offers no counters here (usual in a virtual machine)".into(),
+            )
         }
         other => answer_of(other),
     }
@@ -93,7 +95,7 @@ fn tracepoint_id(name: &str) -> Result<u64, SysError> {
     })
 }
 
-fn symbols_answer(readable: Result<bool, SysError>) -> Answer {
+fn symbols_answer(readable: Result<bool, SysError>) -> CapabilityAnswer {
     match readable {
         Ok(readable) => answer_if(readable, "the addresses are hidden from this account"),
         Err(_) => answer_of(&readable),
@@ -108,15 +110,17 @@ mod tests {
     #[test]
     fn answers_of_the_counters() {
         let refused = |errno: Errno| hardware_answer(&Err(SysError::new("x", "y", errno)));
-        assert!(matches!(refused(Errno::NOENT), Answer::No(why) if why.contains("virtual")));
-        assert!(matches!(refused(Errno::NOSYS), Answer::No(_)));
-        assert!(matches!(refused(Errno::IO), Answer::Unknown(_)));
-        assert_eq!(hardware_answer(&Ok(())), Answer::Yes);
+        assert!(
+            matches!(refused(Errno::NOENT), CapabilityAnswer::No(why) if why.contains("virtual"))
+        );
+        assert!(matches!(refused(Errno::NOSYS), CapabilityAnswer::No(_)));
+        assert!(matches!(refused(Errno::IO), CapabilityAnswer::Unknown(_)));
+        assert_eq!(hardware_answer(&Ok(())), CapabilityAnswer::Yes);
     }
 
     #[test]
     fn hidden_symbols_are_a_no() {
-        assert!(matches!(symbols_answer(Ok(false)), Answer::No(_)));
-        assert_eq!(symbols_answer(Ok(true)), Answer::Yes);
+        assert!(matches!(symbols_answer(Ok(false)), CapabilityAnswer::No(_)));
+        assert_eq!(symbols_answer(Ok(true)), CapabilityAnswer::Yes);
     }
 }

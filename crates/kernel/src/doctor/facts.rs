@@ -5,9 +5,9 @@
 
 use crate::proc::cpuinfo::{self, CpuInfo};
 use crate::proc::{buddyinfo, lines, meminfo, pagetypeinfo, read_bytes, read_text, status};
-use crate::tlb::{self, Tlb};
+use crate::tlb::{self, CpuidTlb};
 use crate::{hugetlb, page_size, page_table, thp};
-use pagewise_model::capability::Trait;
+use pagewise_model::capability::MachineTrait;
 
 /// Build options that decide whether a remedy or a probe can work.
 const OPTIONS: [&str; 6] = [
@@ -19,7 +19,7 @@ const OPTIONS: [&str; 6] = [
     "CONFIG_PAGE_REPORTING",
 ];
 
-pub(super) fn collect() -> Vec<Trait> {
+pub(super) fn collect() -> Vec<MachineTrait> {
     let info = cpuinfo::read().unwrap_or_default();
     let mut traits = processor(&info);
     traits.extend(claimed_tlbs());
@@ -29,11 +29,11 @@ pub(super) fn collect() -> Vec<Trait> {
     traits
 }
 
-fn fact(group: &str, name: impl Into<String>, value: impl Into<String>) -> Trait {
-    Trait { group: group.to_owned(), name: name.into(), value: value.into() }
+fn fact(group: &str, name: impl Into<String>, value: impl Into<String>) -> MachineTrait {
+    MachineTrait { group: group.to_owned(), name: name.into(), value: value.into() }
 }
 
-fn processor(info: &CpuInfo) -> Vec<Trait> {
+fn processor(info: &CpuInfo) -> Vec<MachineTrait> {
     let sizes: Vec<String> = page_table::page_sizes(info).iter().map(ToString::to_string).collect();
     let mut traits = vec![fact("processor", "page sizes", sizes.join(", "))];
     if cfg!(target_arch = "x86_64") {
@@ -43,7 +43,7 @@ fn processor(info: &CpuInfo) -> Vec<Trait> {
     traits
 }
 
-fn claimed_tlbs() -> Vec<Trait> {
+fn claimed_tlbs() -> Vec<MachineTrait> {
     let found = tlb::claimed();
     if found.is_empty() {
         return vec![fact("processor", "TLB as claimed", "nothing claimed")];
@@ -51,13 +51,13 @@ fn claimed_tlbs() -> Vec<Trait> {
     found.into_iter().map(describe_tlb).collect()
 }
 
-fn describe_tlb(tlb: Tlb) -> Trait {
+fn describe_tlb(tlb: CpuidTlb) -> MachineTrait {
     let name = format!("L{} {} {} as claimed", tlb.level, tlb.side.into_str(), tlb.pages);
     let scaled = tlb.scaled.map_or_else(String::new, |n| format!(", or {n} (unit unknown)"));
     fact("processor", name, format!("{} entries{scaled}", tlb.entries))
 }
 
-fn caches() -> Vec<Trait> {
+fn caches() -> Vec<MachineTrait> {
     let dir = "/sys/devices/system/cpu/cpu0/cache";
     let describe = |index: u32| {
         let read = |file: &str| read_text(format!("{dir}/index{index}/{file}")).ok();
@@ -73,7 +73,7 @@ fn caches() -> Vec<Trait> {
     (0..8).filter_map(describe).collect()
 }
 
-fn memory() -> Vec<Trait> {
+fn memory() -> Vec<MachineTrait> {
     let mut traits = Vec::new();
     if let Ok(info) = meminfo::read() {
         traits.push(fact("memory", "installed", info.total.to_string()));
@@ -93,7 +93,7 @@ fn memory() -> Vec<Trait> {
 }
 
 /// Share of the free memory in blocks that can become huge pages without moving anything.
-fn free_blocks() -> Option<Trait> {
+fn free_blocks() -> Option<MachineTrait> {
     let (base, huge) = (page_size::base(), page_size::huge());
     let info = buddyinfo::read().ok()?;
     let (whole, all) = (info.free_for(huge, base), info.free_for(base, base));
@@ -102,7 +102,7 @@ fn free_blocks() -> Option<Trait> {
 }
 
 /// The pools of reserved huge pages.
-fn pools() -> Vec<Trait> {
+fn pools() -> Vec<MachineTrait> {
     let sizes = hugetlb::sizes().unwrap_or_default();
     let found = sizes.into_iter().filter_map(|page| hugetlb::pool(page).ok());
     found
@@ -111,14 +111,14 @@ fn pools() -> Vec<Trait> {
 }
 
 /// Share of the memory that could be moved together, if the kernel shows it.
-fn page_blocks() -> Option<Trait> {
+fn page_blocks() -> Option<MachineTrait> {
     let blocks = pagetypeinfo::read().ok()?;
     let all = blocks.movable.saturating_add(blocks.other);
     let value = format!("{} of {all} blocks of memory are kept for movable pages", blocks.movable);
     Some(fact("memory", "available as huge pages by moving", value))
 }
 
-fn offered_sizes() -> Option<Trait> {
+fn offered_sizes() -> Option<MachineTrait> {
     let sizes = thp::sizes().ok().filter(|s| !s.is_empty())?;
     let offered: Vec<String> = sizes
         .iter()
@@ -135,14 +135,14 @@ fn offered_sizes() -> Option<Trait> {
 }
 
 /// Options of an uncompressed configuration in `/boot`; `/proc/config.gz` would need a decompressor.
-fn build_options() -> Vec<Trait> {
+fn build_options() -> Vec<MachineTrait> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let text = read_bytes(format!("/boot/config-{release}"))
         .or_else(|_| read_bytes(format!("/lib/modules/{release}/config")));
     text.map_or_else(|_| Vec::new(), |text| options_in(&text))
 }
 
-fn options_in(text: &[u8]) -> Vec<Trait> {
+fn options_in(text: &[u8]) -> Vec<MachineTrait> {
     let value = |option: &str| {
         lines(text).find_map(|line| {
             let rest = line.strip_prefix(option.as_bytes())?.strip_prefix(b"=")?;

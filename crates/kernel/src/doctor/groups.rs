@@ -2,16 +2,16 @@
 
 use super::answer::{answer_from, capability};
 use crate::limits;
-use pagewise_model::capability::{Answer, Capability};
+use pagewise_model::capability::{Capability, CapabilityAnswer};
 use rustix::fs::Access;
 
 /// Whether this process's cgroup (v2) is delegated to this account. Nothing is created: the kernel checks the
 /// permissions of the directory.
 pub(super) fn delegation() -> Capability {
     let answer = match limits::own_group() {
-        None => Answer::No("no cgroup v2 hierarchy is mounted".into()),
+        None => CapabilityAnswer::No("no cgroup v2 hierarchy is mounted".into()),
         Some(dir) => match rustix::fs::access(&dir, Access::WRITE_OK | Access::EXEC_OK) {
-            Ok(()) => Answer::Yes,
+            Ok(()) => CapabilityAnswer::Yes,
             Err(e) => answer_from(e.raw_os_error()),
         },
     };

@@ -9,9 +9,9 @@
 
 use crate::clock::{now, thread_cpu};
 use crate::error::SysError;
-use crate::region::{Pages, Region};
+use crate::region::{MemoryRegion, RegionPages};
 use crate::{limits, page_size};
-use pagewise_model::capability::Trait;
+use pagewise_model::capability::MachineTrait;
 use pagewise_model::{Bytes, Nanos};
 
 const SIZE: Bytes = Bytes::mib(64);
@@ -24,7 +24,8 @@ pub(super) const SUSPECT_RATIO: f64 = 3.0;
 pub(super) fn first_touch_ratio() -> Result<f64, SysError> {
     // A quarter of what an experiment may take: a small container must survive the probe.
     let size = SIZE.min(Bytes(limits::experiment_memory()?.bytes.0 / 4));
-    let mut region = Region::new(size, Pages::Huge).or_else(|_| Region::new(size, Pages::Any))?;
+    let mut region = MemoryRegion::new(size, RegionPages::Huge)
+        .or_else(|_| MemoryRegion::new(size, RegionPages::Any))?;
     let (pages, first) = touch_some(&mut region, u64::MAX);
     region.discard()?;
     let (_, second) = touch_some(&mut region, pages);
@@ -33,7 +34,7 @@ pub(super) fn first_touch_ratio() -> Result<f64, SysError> {
 
 /// Touches up to `most` base pages in order until the time is up. Returns their number and the CPU time. That
 /// excludes time taken by other processes, and includes time taken by the host inside a fault.
-fn touch_some(region: &mut Region, most: u64) -> (u64, Nanos) {
+fn touch_some(region: &mut MemoryRegion, most: u64) -> (u64, Nanos) {
     let page = page_size::base().bytes() as usize;
     let (start, cpu) = (now(), thread_cpu());
     let mut count = 0;
@@ -49,12 +50,12 @@ fn touch_some(region: &mut Region, most: u64) -> (u64, Nanos) {
 }
 
 /// The ratio as a fact.
-pub(super) fn backing_trait(ratio: &Result<f64, SysError>) -> Trait {
+pub(super) fn backing_trait(ratio: &Result<f64, SysError>) -> MachineTrait {
     let value = match ratio {
         Ok(ratio) => format!("fresh memory takes {ratio:.1} times as long as memory used before"),
         Err(error) => error.to_string(),
     };
-    Trait { group: "memory".into(), name: "first touch".into(), value }
+    MachineTrait { group: "memory".into(), name: "first touch".into(), value }
 }
 
 /// Driver names of devices through which a host takes memory back.
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn touches_what_it_says() {
-        let mut region = Region::new(Bytes::mib(1), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes::mib(1), RegionPages::Base).unwrap();
         let (count, _) = touch_some(&mut region, 3);
         assert_eq!(count, 3);
         assert_eq!(region.residency().unwrap().rss, Bytes(3 * page_size::base().bytes()));

@@ -5,11 +5,11 @@ use crate::error::SysError;
 use crate::ioctl::control;
 use crate::pagemap::{self, Pagemap};
 use crate::proc::{meminfo, own_pid};
-use crate::region::{Pages, Region};
+use crate::region::{MemoryRegion, RegionPages};
 use crate::userfault::Userfault;
 use crate::{cachestat, linker_cache, page_size, thp};
 use pagewise_model::Bytes;
-use pagewise_model::capability::{Answer, Capability};
+use pagewise_model::capability::{Capability, CapabilityAnswer};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
@@ -58,7 +58,7 @@ fn huge_pages() -> Vec<Capability> {
 
 fn allocators() -> Vec<Capability> {
     let found = linker_cache::allocators();
-    let row = |known: &linker_cache::Known| {
+    let row = |known: &linker_cache::KnownAllocator| {
         let is_there = found.iter().any(|library| library.allocator == known.allocator);
         capability(
             GROUP,
@@ -124,24 +124,26 @@ fn files() -> Vec<Capability> {
 }
 
 /// Yes if the effect was proven; no with `why_not` if the call succeeded without it.
-fn proven(result: Result<bool, SysError>, why_not: &str) -> Answer {
+fn proven(result: Result<bool, SysError>, why_not: &str) -> CapabilityAnswer {
     match result {
         Ok(effect) => answer_if(effect, why_not),
         Err(_) => answer_of(&result),
     }
 }
 
-fn huge_answer(result: Result<bool, SysError>, setting: Option<&str>) -> Answer {
+fn huge_answer(result: Result<bool, SysError>, setting: Option<&str>) -> CapabilityAnswer {
     match (result, setting) {
-        (Ok(true), _) => Answer::Yes,
-        (_, Some("never")) => Answer::No("transparent_hugepage/enabled is `never`".into()),
-        (Ok(false), _) => Answer::No("advised, but no huge page was free".into()),
+        (Ok(true), _) => CapabilityAnswer::Yes,
+        (_, Some("never")) => {
+            CapabilityAnswer::No("transparent_hugepage/enabled is `never`".into())
+        }
+        (Ok(false), _) => CapabilityAnswer::No("advised, but no huge page was free".into()),
         (result, _) => answer_of(&result),
     }
 }
 
 /// A region of one huge page for the probes. Fails if a huge page has hundreds of MiB.
-fn huge_region() -> Result<Region, SysError> {
+fn huge_region() -> Result<MemoryRegion, SysError> {
     let size = Bytes(page_size::huge().bytes());
     if size > Bytes::mib(64) {
         return Err(SysError::new(
@@ -150,7 +152,7 @@ fn huge_region() -> Result<Region, SysError> {
             rustix::io::Errno::NOMEM,
         ));
     }
-    Region::new(size, Pages::Huge)
+    MemoryRegion::new(size, RegionPages::Huge)
 }
 
 fn advised_huge() -> Result<bool, SysError> {
@@ -204,13 +206,13 @@ fn open(path: &str) -> Result<File, SysError> {
 }
 
 fn scan_pagemap() -> Result<(), SysError> {
-    let region = Region::new(Bytes(1), Pages::Any)?;
+    let region = MemoryRegion::new(Bytes(1), RegionPages::Any)?;
     let start = region.as_ptr() as u64;
     Pagemap::open(own_pid())?.scan(start, start + region.size().0).map(drop)
 }
 
 fn query_map() -> Result<(), SysError> {
-    let region = Region::new(Bytes(1), Pages::Any)?;
+    let region = MemoryRegion::new(Bytes(1), RegionPages::Any)?;
     let mut query = MapQuery {
         size: size_of::<MapQuery>() as u64,
         query_addr: region.as_ptr() as u64,
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!((PROCMAP_QUERY >> 16 & 0x3fff) as usize, size_of::<MapQuery>());
     }
 
-    fn injected(errno: i32) -> Answer {
+    fn injected(errno: i32) -> CapabilityAnswer {
         proven(Err(SysError::new("x", "y", std::io::Error::from_raw_os_error(errno))), "unused")
     }
 
@@ -244,28 +246,30 @@ mod tests {
     fn refusals() {
         for errno in [libc::ENOSYS, libc::EPERM, libc::EINVAL] {
             assert_eq!(injected(errno), answer_from(errno));
-            assert!(matches!(injected(errno), Answer::No(_)));
+            assert!(matches!(injected(errno), CapabilityAnswer::No(_)));
         }
-        assert!(matches!(proven(Ok(false), "hidden"), Answer::No(why) if why == "hidden"));
+        assert!(
+            matches!(proven(Ok(false), "hidden"), CapabilityAnswer::No(why) if why == "hidden")
+        );
     }
 
     #[test]
     fn the_setting_explains_absent_huge_pages() {
-        assert_eq!(huge_answer(Ok(true), Some("never")), Answer::Yes);
+        assert_eq!(huge_answer(Ok(true), Some("never")), CapabilityAnswer::Yes);
         assert!(
-            matches!(huge_answer(Ok(false), Some("never")), Answer::No(w) if w.contains("never"))
+            matches!(huge_answer(Ok(false), Some("never")), CapabilityAnswer::No(w) if w.contains("never"))
         );
         assert!(
-            matches!(huge_answer(Ok(false), Some("madvise")), Answer::No(w) if w.contains("free"))
+            matches!(huge_answer(Ok(false), Some("madvise")), CapabilityAnswer::No(w) if w.contains("free"))
         );
         let refused = Err(SysError::new("x", "y", rustix::io::Errno::INVAL));
-        assert!(matches!(huge_answer(refused, None), Answer::No(_)));
+        assert!(matches!(huge_answer(refused, None), CapabilityAnswer::No(_)));
     }
 
     #[test]
     fn every_probe_understands_its_answer() {
         for found in probe() {
-            assert!(!matches!(found.answer, Answer::Unknown(_)), "{found:?}");
+            assert!(!matches!(found.answer, CapabilityAnswer::Unknown(_)), "{found:?}");
         }
     }
 }

@@ -21,11 +21,11 @@ mod spoilers;
 
 pub use answer::{answer_from, answer_of};
 
-use pagewise_model::capability::Checkup;
+use pagewise_model::capability::DoctorReport;
 
 /// Everything found on this machine, now.
 #[must_use]
-pub fn checkup() -> Checkup {
+pub fn checkup() -> DoctorReport {
     let machine = crate::machine::machine();
     // Must come first, before this process has touched any of the free memory.
     let backing = host::first_touch_ratio();
@@ -38,5 +38,5 @@ pub fn checkup() -> Checkup {
     traits.extend(process::yama());
     traits.push(host::backing_trait(&backing));
     let spoilers = spoilers::collect(&machine, &capabilities, &backing);
-    Checkup { machine, traits, capabilities, spoilers }
+    DoctorReport { machine, traits, capabilities, spoilers }
 }

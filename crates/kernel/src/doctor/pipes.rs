@@ -8,9 +8,9 @@
 use super::answer::{answer_of, capability};
 use crate::error::SysError;
 use crate::pipe;
-use crate::region::{Pages, Region};
+use crate::region::{MemoryRegion, RegionPages};
 use pagewise_model::Bytes;
-use pagewise_model::capability::{Answer, Capability};
+use pagewise_model::capability::{Capability, CapabilityAnswer};
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
 use std::os::fd::OwnedFd;
 
@@ -44,15 +44,15 @@ fn gives(count: usize) -> String {
     format!("fewer wake-ups per byte (remedy pipe-grow); this user can have {left} more such pipes")
 }
 
-fn limit_answer(count: usize, ended: Option<&SysError>) -> Answer {
+fn limit_answer(count: usize, ended: Option<&SysError>) -> CapabilityAnswer {
     match (count, ended) {
         (0, Some(error)) => match error.errno() {
-            Some(libc::EPERM) => {
-                Answer::No("this user's pipe memory, or fs.pipe-max-size, is used up".into())
-            }
-            _ => Answer::Unknown(error.to_string()),
+            Some(libc::EPERM) => CapabilityAnswer::No(
+                "this user's pipe memory, or fs.pipe-max-size, is used up".into(),
+            ),
+            _ => CapabilityAnswer::Unknown(error.to_string()),
         },
-        _ => Answer::Yes,
+        _ => CapabilityAnswer::Yes,
     }
 }
 
@@ -70,7 +70,7 @@ fn count_large() -> (usize, Option<SysError>) {
 }
 
 fn hand_over() -> Result<(), SysError> {
-    let mut region = Region::new(Bytes(1), Pages::Any)?;
+    let mut region = MemoryRegion::new(Bytes(1), RegionPages::Any)?;
     region.touch(region.size());
     let (first, second) = (pipe::pipe()?, pipe::pipe()?);
     let len = region.size().0 as usize;
@@ -91,10 +91,13 @@ mod tests {
     #[test]
     fn what_ends_the_count() {
         let error = |e: Errno| SysError::new("x", "y", e);
-        assert!(matches!(limit_answer(0, Some(&error(Errno::PERM))), Answer::No(_)));
-        assert!(matches!(limit_answer(0, Some(&error(Errno::MFILE))), Answer::Unknown(_)));
-        assert_eq!(limit_answer(3, Some(&error(Errno::PERM))), Answer::Yes);
-        assert_eq!(limit_answer(MOST, None), Answer::Yes);
+        assert!(matches!(limit_answer(0, Some(&error(Errno::PERM))), CapabilityAnswer::No(_)));
+        assert!(matches!(
+            limit_answer(0, Some(&error(Errno::MFILE))),
+            CapabilityAnswer::Unknown(_)
+        ));
+        assert_eq!(limit_answer(3, Some(&error(Errno::PERM))), CapabilityAnswer::Yes);
+        assert_eq!(limit_answer(MOST, None), CapabilityAnswer::Yes);
         assert!(gives(3).contains("have 3 more such"));
     }
 

@@ -1,13 +1,13 @@
 //! Probes: what may be done to another process, tried on a child.
 
 use super::answer::{answer_from, answer_of, capability};
-use crate::child::{self, Sleeper};
+use crate::child::{self, SleepingChild};
 use crate::error::SysError;
 use crate::proc::read_number;
-use crate::region::{Pages, Region};
+use crate::region::{MemoryRegion, RegionPages};
 use crate::{page_size, pidfd};
 use pagewise_model::Bytes;
-use pagewise_model::capability::{Answer, Capability, Trait};
+use pagewise_model::capability::{Capability, CapabilityAnswer, MachineTrait};
 use std::os::fd::AsRawFd;
 
 const GROUP: &str = "other processes";
@@ -19,7 +19,7 @@ pub(super) fn probe() -> Vec<Capability> {
             GROUP,
             "ptrace of own children",
             "the traced look, and huge pages advised from outside",
-            answer_of(&Sleeper::start().and_then(|child| seize(&child))),
+            answer_of(&SleepingChild::start().and_then(|child| seize(&child))),
             Some(yama),
         ),
         capability(
@@ -43,7 +43,7 @@ pub(super) fn probe() -> Vec<Capability> {
 }
 
 /// The Yama restriction on ptrace, if this kernel has Yama.
-pub(super) fn yama() -> Option<Trait> {
+pub(super) fn yama() -> Option<MachineTrait> {
     let scope = read_number("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     let value = match scope {
         0 => "0: any process of the same user".to_owned(),
@@ -51,10 +51,10 @@ pub(super) fn yama() -> Option<Trait> {
         2 => "2: with CAP_SYS_PTRACE only".to_owned(),
         other => format!("{other}: nobody"),
     };
-    Some(Trait { group: "kernel".into(), name: "yama ptrace_scope".into(), value })
+    Some(MachineTrait { group: "kernel".into(), name: "yama ptrace_scope".into(), value })
 }
 
-fn seize(child: &Sleeper) -> Result<(), SysError> {
+fn seize(child: &SleepingChild) -> Result<(), SysError> {
     // SAFETY: PTRACE_SEIZE takes no address. The target is a child of this process, which is killed on drop.
     let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, child.pid(), 0usize, 0usize) };
     if seized == 0 {
@@ -66,7 +66,7 @@ fn seize(child: &Sleeper) -> Result<(), SysError> {
 
 fn copy_descriptor() -> Result<(), SysError> {
     let (reader, _writer) = crate::pipe::pipe()?;
-    let child = Sleeper::start()?;
+    let child = SleepingChild::start()?;
     let target = pidfd::open(child.pid())?;
     pidfd::get_fd(&target, reader.as_raw_fd()).map(drop)
 }
@@ -74,11 +74,11 @@ fn copy_descriptor() -> Result<(), SysError> {
 /// `MADV_COLD` needs the same rights as `MADV_COLLAPSE`, and has no effect that matters.
 fn advise_child() -> Result<(), SysError> {
     let page = page_size::base().bytes();
-    let mut region = Region::new(Bytes(page), Pages::Any)?;
+    let mut region = MemoryRegion::new(Bytes(page), RegionPages::Any)?;
     region.touch(Bytes(page));
     let start = region.as_ptr() as u64;
-    let child = Sleeper::start()?;
-    pidfd::advise(pidfd::open(child.pid())?, &(start..start + page), pidfd::Advice::Cold)
+    let child = SleepingChild::start()?;
+    pidfd::advise(pidfd::open(child.pid())?, &(start..start + page), pidfd::MemoryAdvice::Cold)
 }
 
 fn seccomp(no_new_privs: bool) -> Capability {
@@ -90,7 +90,7 @@ fn seccomp(no_new_privs: bool) -> Capability {
     };
     let unlock = if no_new_privs { "in a container: allow seccomp" } else { "CAP_SYS_ADMIN" };
     let answer = match tried {
-        Ok(libc::EACCES) => Answer::No("needs no_new_privs or CAP_SYS_ADMIN".into()),
+        Ok(libc::EACCES) => CapabilityAnswer::No("needs no_new_privs or CAP_SYS_ADMIN".into()),
         Ok(errno) => answer_from(errno),
         Err(_) => answer_of(&tried),
     };
@@ -127,7 +127,7 @@ fn thp_disable() -> Capability {
         let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1usize, 0usize, 0usize, 0usize) };
         if set == 0 { 0 } else { child::errno() }
     });
-    let answer = tried.map_or_else(|e| Answer::Unknown(e.to_string()), answer_from);
+    let answer = tried.map_or_else(|e| CapabilityAnswer::Unknown(e.to_string()), answer_from);
     capability(
         GROUP,
         "PR_SET_THP_DISABLE",
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn a_filter_with_no_new_privs_installs_or_says_why() {
         let found = seccomp(true);
-        assert!(!matches!(found.answer, Answer::Unknown(_)), "{found:?}");
+        assert!(!matches!(found.answer, CapabilityAnswer::Unknown(_)), "{found:?}");
     }
 
     #[test]
     fn own_children_give_an_answer() {
         for found in probe() {
-            assert!(!matches!(found.answer, Answer::Unknown(_)), "{found:?}");
+            assert!(!matches!(found.answer, CapabilityAnswer::Unknown(_)), "{found:?}");
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use super::{crowd, host};
 use crate::error::SysError;
-use crate::proc::pressure::{self, Pressure, Resource};
+use crate::proc::pressure::{self, PressureResource, ResourcePressure};
 use crate::proc::{meminfo, read_number, read_text, system_stat};
 use crate::proc::{meminfo::MemInfo, system_stat::CpuTimes};
 use crate::proc::{stat, tree};
 use pagewise_model::Bytes;
-use pagewise_model::capability::{Answer, Capability, Spoiler};
+use pagewise_model::capability::{Capability, CapabilityAnswer, MeasurementSpoiler};
 use pagewise_model::machine::Machine;
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub(super) fn collect(
     machine: &Machine,
     capabilities: &[Capability],
     backing: &Result<f64, SysError>,
-) -> Vec<Spoiler> {
+) -> Vec<MeasurementSpoiler> {
     let guest = machine.hypervisor.is_some();
-    let memory_pressure = pressure::read(Resource::Memory);
+    let memory_pressure = pressure::read(PressureResource::Memory);
     let found = [
         guest_without_counters(guest, capabilities),
         system_stat::read().ok().and_then(steal),
@@ -43,15 +43,15 @@ pub(super) fn collect(
     found.into_iter().flatten().collect()
 }
 
-fn spoiler(what: impl Into<String>, remedy: &str) -> Option<Spoiler> {
-    Some(Spoiler { what: what.into(), remedy: remedy.to_owned() })
+fn spoiler(what: impl Into<String>, remedy: &str) -> Option<MeasurementSpoiler> {
+    Some(MeasurementSpoiler { what: what.into(), remedy: remedy.to_owned() })
 }
 
 fn absent(capabilities: &[Capability], name: &str) -> bool {
-    capabilities.iter().any(|c| c.name == name && c.answer != Answer::Yes)
+    capabilities.iter().any(|c| c.name == name && c.answer != CapabilityAnswer::Yes)
 }
 
-fn guest_without_counters(guest: bool, capabilities: &[Capability]) -> Option<Spoiler> {
+fn guest_without_counters(guest: bool, capabilities: &[Capability]) -> Option<MeasurementSpoiler> {
     if !guest || !absent(capabilities, "hardware counters") {
         return None;
     }
@@ -61,7 +61,7 @@ fn guest_without_counters(guest: bool, capabilities: &[Capability]) -> Option<Sp
     )
 }
 
-fn steal(times: CpuTimes) -> Option<Spoiler> {
+fn steal(times: CpuTimes) -> Option<MeasurementSpoiler> {
     let all = times.busy() + times.idle + times.steal;
     let share = times.steal.0 as f64 / all.0.max(1) as f64;
     if share < 0.001 {
@@ -73,7 +73,7 @@ fn steal(times: CpuTimes) -> Option<Spoiler> {
     )
 }
 
-fn huge_by_default(word: &str) -> Option<Spoiler> {
+fn huge_by_default(word: &str) -> Option<MeasurementSpoiler> {
     if word != "always" {
         return None;
     }
@@ -83,7 +83,7 @@ fn huge_by_default(word: &str) -> Option<Spoiler> {
     )
 }
 
-fn swap(info: MemInfo) -> Option<Spoiler> {
+fn swap(info: MemInfo) -> Option<MeasurementSpoiler> {
     let used = Bytes(info.swap_total.0.saturating_sub(info.swap_free.0));
     if used < Bytes::mib(1) {
         return None;
@@ -94,7 +94,7 @@ fn swap(info: MemInfo) -> Option<Spoiler> {
     )
 }
 
-fn under_pressure(pressure: &Pressure) -> Option<Spoiler> {
+fn under_pressure(pressure: &ResourcePressure) -> Option<MeasurementSpoiler> {
     if pressure.some.avg10_percent < 1.0 {
         return None;
     }
@@ -104,12 +104,12 @@ fn under_pressure(pressure: &Pressure) -> Option<Spoiler> {
     )
 }
 
-fn pressure_unseen(read: &Result<Pressure, SysError>) -> Option<Spoiler> {
+fn pressure_unseen(read: &Result<ResourcePressure, SysError>) -> Option<MeasurementSpoiler> {
     read.as_ref().err()?;
     spoiler("this kernel does not account memory pressure", "boot with psi=1")
 }
 
-fn governor() -> Option<Spoiler> {
+fn governor() -> Option<MeasurementSpoiler> {
     let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
     let word = read_text(path).ok().filter(|w| w != "performance")?;
     spoiler(
@@ -118,7 +118,7 @@ fn governor() -> Option<Spoiler> {
     )
 }
 
-fn turbo() -> Option<Spoiler> {
+fn turbo() -> Option<MeasurementSpoiler> {
     let read = |path: &str| read_number(path).ok();
     let on = read("/sys/devices/system/cpu/intel_pstate/no_turbo") == Some(0)
         || read("/sys/devices/system/cpu/cpufreq/boost") == Some(1);
@@ -131,7 +131,7 @@ fn turbo() -> Option<Spoiler> {
     )
 }
 
-fn busy_neighbours(share: Option<f64>, cpus: usize) -> Option<Spoiler> {
+fn busy_neighbours(share: Option<f64>, cpus: usize) -> Option<MeasurementSpoiler> {
     // The figures of running threads lag by up to a tick, so the sum may exceed the number of CPUs.
     let share = share.filter(|&s| s > 0.1)?.min(cpus as f64);
     spoiler(
@@ -140,7 +140,11 @@ fn busy_neighbours(share: Option<f64>, cpus: usize) -> Option<Spoiler> {
     )
 }
 
-fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) -> Option<Spoiler> {
+fn taken_back(
+    ratio: &Result<f64, SysError>,
+    devices: &[String],
+    guest: bool,
+) -> Option<MeasurementSpoiler> {
     let seen = ratio.as_ref().is_ok_and(|&r| guest && r > host::SUSPECT_RATIO);
     let what = match (seen, ratio) {
         (true, Ok(ratio)) => format!(
@@ -155,7 +159,7 @@ fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) ->
     spoiler(what, "memory is touched and freed before each run, and the host's share is measured")
 }
 
-fn damon() -> Option<Spoiler> {
+fn damon() -> Option<MeasurementSpoiler> {
     // Its settings are readable by root only; its kernel threads are visible to every account.
     let is_monitor = |pid: i32| stat::read(pid).is_ok_and(|s| s.comm.starts_with("kdamond"));
     if !tree::all().ok()?.into_iter().any(is_monitor) {
@@ -167,7 +171,7 @@ fn damon() -> Option<Spoiler> {
     )
 }
 
-fn sample_rate(rate: i64) -> Option<Spoiler> {
+fn sample_rate(rate: i64) -> Option<MeasurementSpoiler> {
     const DEFAULT: i64 = 100_000;
     if rate >= DEFAULT {
         return None;
@@ -178,7 +182,7 @@ fn sample_rate(rate: i64) -> Option<Spoiler> {
     )
 }
 
-fn symbols(capabilities: &[Capability]) -> Option<Spoiler> {
+fn symbols(capabilities: &[Capability]) -> Option<MeasurementSpoiler> {
     if absent(capabilities, "kernel samples") || !absent(capabilities, "kernel symbols") {
         return None;
     }
@@ -188,7 +192,7 @@ fn symbols(capabilities: &[Capability]) -> Option<Spoiler> {
     )
 }
 
-fn mitigations() -> Option<Spoiler> {
+fn mitigations() -> Option<MeasurementSpoiler> {
     let dir = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?;
     let files = dir.flatten().filter_map(|e| {
         let name = e.file_name().to_string_lossy().into_owned();
@@ -251,7 +255,7 @@ mod tests {
             MemInfo { swap_total: Bytes::mib(9), swap_free: Bytes::mib(5), ..MemInfo::default() };
         assert!(swap(info).unwrap().what.starts_with("4.0 MiB"));
         assert!(swap(MemInfo::default()).is_none());
-        let mut waiting = Pressure::default();
+        let mut waiting = ResourcePressure::default();
         assert!(under_pressure(&waiting).is_none());
         waiting.some.avg10_percent = 20.0;
         assert!(under_pressure(&waiting).unwrap().what.contains("20%"));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Target of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Target {
+pub enum DescriptorTarget {
     /// A pipe, by inode.
     Pipe(u64),
     /// A socket, by inode.
@@ -29,7 +29,7 @@ pub enum Target {
     Deleted(PathBuf),
 }
 
-impl Target {
+impl DescriptorTarget {
     /// One word for the kind, as counted in reports.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -45,10 +45,10 @@ impl Target {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Descriptor {
+pub struct OpenDescriptor {
     pub fd: i32,
     /// Target of the descriptor.
-    pub target: Target,
+    pub target: DescriptorTarget,
     /// Open for reading.
     pub readable: bool,
     /// Open for writing.
@@ -57,39 +57,39 @@ pub struct Descriptor {
 
 /// Parses the text of a link.
 #[must_use]
-pub fn parse_target(link: &[u8]) -> Target {
+pub fn parse_target(link: &[u8]) -> DescriptorTarget {
     let bracketed = |prefix: &[u8]| -> Option<u64> {
         number(link.strip_prefix(prefix)?.strip_prefix(b":[")?.strip_suffix(b"]")?)
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     if let Some(inode) = bracketed(b"pipe") {
-        return Target::Pipe(inode);
+        return DescriptorTarget::Pipe(inode);
     }
     if let Some(inode) = bracketed(b"socket") {
-        return Target::Socket(inode);
+        return DescriptorTarget::Socket(inode);
     }
     if let Some(name) = link.strip_prefix(b"anon_inode:") {
         let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
-        return Target::Anonymous(text(name));
+        return DescriptorTarget::Anonymous(text(name));
     }
     if let Some(name) = link.strip_prefix(b"/memfd:") {
-        return Target::Memfd(text(name.strip_suffix(b" (deleted)").unwrap_or(name)));
+        return DescriptorTarget::Memfd(text(name.strip_suffix(b" (deleted)").unwrap_or(name)));
     }
     if link.starts_with(b"/dev/") {
-        return Target::Device(path(link));
+        return DescriptorTarget::Device(path(link));
     }
     if !link.starts_with(b"/") {
-        return Target::Anonymous(text(link));
+        return DescriptorTarget::Anonymous(text(link));
     }
     match link.strip_suffix(b" (deleted)") {
-        Some(name) => Target::Deleted(path(name)),
-        None => Target::File(path(link)),
+        Some(name) => DescriptorTarget::Deleted(path(name)),
+        None => DescriptorTarget::File(path(link)),
     }
 }
 
 /// The descriptors of process `pid`. Needs the right to trace it.
-pub fn list(pid: i32) -> Result<Vec<Descriptor>, SysError> {
+pub fn list(pid: i32) -> Result<Vec<OpenDescriptor>, SysError> {
     let dir = pid_path(pid, "fd");
     let fail = |e| SysError::new("read_dir", dir.clone(), e);
     let mut found = Vec::new();
@@ -101,11 +101,11 @@ pub fn list(pid: i32) -> Result<Vec<Descriptor>, SysError> {
     Ok(found)
 }
 
-fn describe(link: &Path) -> Option<Descriptor> {
+fn describe(link: &Path) -> Option<OpenDescriptor> {
     let fd = number(link.file_name()?.as_bytes())?;
     let mode = link.symlink_metadata().ok()?.permissions().mode();
     let target = parse_target(std::fs::read_link(link).ok()?.as_os_str().as_bytes());
-    Some(Descriptor { fd, target, readable: mode & 0o400 != 0, writable: mode & 0o200 != 0 })
+    Some(OpenDescriptor { fd, target, readable: mode & 0o400 != 0, writable: mode & 0o200 != 0 })
 }
 
 #[cfg(test)]
@@ -115,13 +115,19 @@ mod tests {
 
     #[test]
     fn targets() {
-        assert_eq!(parse_target(b"pipe:[42]"), Target::Pipe(42));
-        assert_eq!(parse_target(b"socket:[7]"), Target::Socket(7));
-        assert_eq!(parse_target(b"anon_inode:[eventpoll]"), Target::Anonymous("eventpoll".into()));
-        assert_eq!(parse_target(b"anon_inode:inotify"), Target::Anonymous("inotify".into()));
-        assert_eq!(parse_target(b"/memfd:a b (deleted)"), Target::Memfd("a b".into()));
+        assert_eq!(parse_target(b"pipe:[42]"), DescriptorTarget::Pipe(42));
+        assert_eq!(parse_target(b"socket:[7]"), DescriptorTarget::Socket(7));
+        assert_eq!(
+            parse_target(b"anon_inode:[eventpoll]"),
+            DescriptorTarget::Anonymous("eventpoll".into())
+        );
+        assert_eq!(
+            parse_target(b"anon_inode:inotify"),
+            DescriptorTarget::Anonymous("inotify".into())
+        );
+        assert_eq!(parse_target(b"/memfd:a b (deleted)"), DescriptorTarget::Memfd("a b".into()));
         assert_eq!(parse_target(b"/dev/null").kind(), "device");
-        assert_eq!(parse_target(b"/tmp/x (deleted)"), Target::Deleted("/tmp/x".into()));
+        assert_eq!(parse_target(b"/tmp/x (deleted)"), DescriptorTarget::Deleted("/tmp/x".into()));
         assert_eq!(parse_target(b"/pipe:[42]").kind(), "regular");
         assert_eq!(parse_target(b"pipe:[x]").kind(), "anonymous");
     }

@@ -42,13 +42,13 @@ pub struct MemoryFile {
 
 /// What one or more processes hold.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct DescriptorMemory {
     pub files: HashMap<FileId, MemoryFile>,
     /// Pipes by inode, each with one holder: process and descriptor.
     pub pipes: HashMap<u64, (i32, i32)>,
 }
 
-impl Held {
+impl DescriptorMemory {
     /// Adds what process `pid` holds on these devices. A process that has ended holds nothing.
     pub fn add(&mut self, pid: i32, devices: &HashSet<Device>) {
         let Ok(entries) = std::fs::read_dir(pid_path(pid, "fd")) else { return };
@@ -139,7 +139,7 @@ mod tests {
         let mut file = std::fs::File::from(memfd);
         file.write_all(&vec![1; 300_000]).unwrap();
         let (reader, writer) = crate::pipe::pipe().unwrap();
-        let mut held = Held::default();
+        let mut held = DescriptorMemory::default();
         held.add(own_pid(), &devices);
         let stat = stat(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))).unwrap();
         let found = &held.files[&id(&stat)];

@@ -9,7 +9,7 @@ use super::maps::{self, Mapping};
 use super::{own_pid, stat, tree};
 use crate::error::SysError;
 use pagewise_model::Bytes;
-use pagewise_model::cache::{Holder, Holders};
+use pagewise_model::cache::{FileHolder, FileHolders};
 
 /// The file to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +37,15 @@ impl HolderSearch {
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
-pub fn find(search: &HolderSearch) -> Result<Holders, SysError> {
-    let mut holders = Holders::default();
+pub fn find(search: &HolderSearch) -> Result<FileHolders, SysError> {
+    let mut holders = FileHolders::default();
     for pid in tree::all()?.into_iter().filter(|pid| *pid != own_pid()) {
         match maps::read(pid) {
             Ok(mappings) => {
                 let mapped_bytes = search.mapped(&mappings);
                 if mapped_bytes > Bytes(0) {
                     let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
-                    holders.seen.push(Holder { pid, name, mapped_bytes });
+                    holders.seen.push(FileHolder { pid, name, mapped_bytes });
                 }
             }
             Err(error) if error.is_gone() => {}

@@ -16,12 +16,12 @@ use std::os::unix::fs::MetadataExt;
 
 /// Identity of a process or thread: its number and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Birth {
+pub struct TaskIdentity {
     id: i32,
     start_ticks: u64,
 }
 
-impl Birth {
+impl TaskIdentity {
     /// The process or thread that has this number now.
     ///
     /// # Errors
@@ -45,14 +45,14 @@ impl Birth {
 
 /// Identity of a program that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    birth: Birth,
+pub struct ImageIdentity {
+    birth: TaskIdentity,
     stack_start: u64,
     /// Device and inode.
     file: (u64, u64),
 }
 
-impl Image {
+impl ImageIdentity {
     /// The program of process `pid`.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Image {
         let path = pid_path(pid, "exe");
         let file = std::fs::metadata(&path).map_err(|e| SysError::new("stat", path, e))?;
         let stack_start = stat::read(pid)?.stack_start;
-        Ok(Self { birth: Birth::of(pid)?, stack_start, file: (file.dev(), file.ino()) })
+        Ok(Self { birth: TaskIdentity::of(pid)?, stack_start, file: (file.dev(), file.ino()) })
     }
 
     /// The process.
@@ -88,10 +88,10 @@ mod tests {
 
     #[test]
     fn another_start_is_another_process() {
-        let own = Birth::of(own_pid()).unwrap();
-        assert!(own.is_there() && Image::of(own_pid()).unwrap().is_there());
-        let other = Birth { start_ticks: own.start_ticks + 1, ..own };
-        assert!(!other.is_there() && Birth::of(i32::MAX).is_err());
+        let own = TaskIdentity::of(own_pid()).unwrap();
+        assert!(own.is_there() && ImageIdentity::of(own_pid()).unwrap().is_there());
+        let other = TaskIdentity { start_ticks: own.start_ticks + 1, ..own };
+        assert!(!other.is_there() && TaskIdentity::of(i32::MAX).is_err());
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         let mut out = child.stdout.take().unwrap();
         let mut step = || std::io::Read::read_exact(&mut out, &mut [0]).unwrap();
         step();
-        let (birth, image) = (Birth::of(pid).unwrap(), Image::of(pid).unwrap());
+        let (birth, image) = (TaskIdentity::of(pid).unwrap(), ImageIdentity::of(pid).unwrap());
         let map = Pagemap::open(pid).unwrap();
         let address = maps::read(pid).unwrap()[0].start;
         assert_eq!(address % page_size::base().bytes(), 0);

@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// What a mapping permits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Perms {
+pub struct MappingPermissions {
     pub read: bool,
     pub write: bool,
     /// Executing.
@@ -28,7 +28,7 @@ pub struct Mapping {
     /// Address after the last.
     pub end: u64,
     /// Permissions.
-    pub perms: Perms,
+    pub perms: MappingPermissions,
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Device of the file, major and minor number.
@@ -91,9 +91,14 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     (start <= end).then_some(Mapping { start, end, perms, offset, device, inode, path })
 }
 
-fn parse_perms(field: &[u8]) -> Option<Perms> {
+fn parse_perms(field: &[u8]) -> Option<MappingPermissions> {
     let &[r, w, x, s] = field else { return None };
-    Some(Perms { read: r == b'r', write: w == b'w', exec: x == b'x', shared: s == b's' })
+    Some(MappingPermissions {
+        read: r == b'r',
+        write: w == b'w',
+        exec: x == b'x',
+        shared: s == b's',
+    })
 }
 
 fn parse_device(field: &[u8]) -> Option<(u32, u32)> {

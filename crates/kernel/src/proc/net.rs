@@ -9,7 +9,7 @@
 //! Not seen: datagram sockets, which never listen. A Unix socket that was bound by a relative path shows that
 //! path. Cost: some 10 us, and 1 us for each socket of the namespace.
 
-use super::fd::{self, Target};
+use super::fd::{self, DescriptorTarget};
 use super::{fields, hex, lines, number, pid_path, read_bytes, stat, tree};
 use crate::error::SysError;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ const ACCEPTS: u64 = 1 << 16;
 
 /// Address of a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A path; an abstract name begins with the `@` that the kernel writes.
     Unix(PathBuf),
@@ -31,8 +31,8 @@ pub enum Address {
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listener {
-    pub address: Address,
+pub struct ListeningSocket {
+    pub address: ListenAddress,
     pub inode: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct Listener {
 ///
 /// # Errors
 /// When `/proc/PID/net` cannot be read. A protocol that the kernel lacks has no listeners.
-pub fn listeners(pid: i32) -> Result<Vec<Listener>, SysError> {
+pub fn listeners(pid: i32) -> Result<Vec<ListeningSocket>, SysError> {
     let read = |name: &str| match read_bytes(pid_path(pid, &format!("net/{name}"))) {
         Err(error) if error.errno() == Some(libc::ENOENT) && stat::read(pid).is_ok() => {
             Ok(Vec::new())
@@ -66,8 +66,8 @@ pub fn namespace(pid: i32) -> Result<u64, SysError> {
 /// # Errors
 /// When this account may not read its descriptors, or it has ended.
 pub fn sockets(pid: i32) -> Result<Vec<u64>, SysError> {
-    let inode = |one: fd::Descriptor| match one.target {
-        Target::Socket(inode) => Some(inode),
+    let inode = |one: fd::OpenDescriptor| match one.target {
+        DescriptorTarget::Socket(inode) => Some(inode),
         _ => None,
     };
     Ok(fd::list(pid)?.into_iter().filter_map(inode).collect())
@@ -82,12 +82,12 @@ pub fn holder(inode: u64) -> Option<i32> {
 
 /// Parses the listeners in the text of `tcp` or `tcp6`.
 #[must_use]
-pub fn parse_tcp(text: &[u8]) -> Vec<Listener> {
+pub fn parse_tcp(text: &[u8]) -> Vec<ListeningSocket> {
     let listener = |line: &[u8]| {
         let words: Vec<&[u8]> = fields(line).collect();
         let listens = hex(words.get(3)?)? == LISTEN;
-        let address = Address::Tcp(address(words.get(1)?)?);
-        listens.then_some(Listener { address, inode: number(words.get(9)?)? })
+        let address = ListenAddress::Tcp(address(words.get(1)?)?);
+        listens.then_some(ListeningSocket { address, inode: number(words.get(9)?)? })
     };
     lines(text).filter_map(listener).collect()
 }
@@ -107,15 +107,15 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
 
 /// Parses the listeners with a name in the text of `unix`.
 #[must_use]
-pub fn parse_unix(text: &[u8]) -> Vec<Listener> {
+pub fn parse_unix(text: &[u8]) -> Vec<ListeningSocket> {
     let listener = |line: &[u8]| {
         let words: Vec<&[u8]> = fields(line).take(7).collect();
         let [_, _, _, flags, _, _, inode] = words[..] else { return None };
         // The path follows the inode after one blank, and may contain blanks.
         let start = inode.as_ptr() as usize - line.as_ptr() as usize + inode.len() + 1;
         let path = line.get(start..).filter(|path| !path.is_empty())?;
-        let address = Address::Unix(PathBuf::from(OsStr::from_bytes(path)));
-        (hex(flags)? & ACCEPTS != 0).then_some(Listener { address, inode: number(inode)? })
+        let address = ListenAddress::Unix(PathBuf::from(OsStr::from_bytes(path)));
+        (hex(flags)? & ACCEPTS != 0).then_some(ListeningSocket { address, inode: number(inode)? })
     };
     lines(text).filter_map(listener).collect()
 }
@@ -133,24 +133,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a name with  blanks");
         let _unix = UnixListener::bind(&path).unwrap();
-        let mut wanted = vec![Address::Unix(path)];
+        let mut wanted = vec![ListenAddress::Unix(path)];
         let mut open = Vec::new();
         for any in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
             // A machine without IPv6 shows none.
             let Ok(listener) = TcpListener::bind(any) else { continue };
-            wanted.push(Address::Tcp(listener.local_addr().unwrap()));
+            wanted.push(ListenAddress::Tcp(listener.local_addr().unwrap()));
             open.push(listener);
         }
         let connected = std::net::TcpStream::connect(open[0].local_addr().unwrap()).unwrap();
         let found = listeners(own_pid()).unwrap();
         let own = sockets(own_pid()).unwrap();
         for address in wanted {
-            let at = |one: &&Listener| one.address == address;
+            let at = |one: &&ListeningSocket| one.address == address;
             let listener = found.iter().find(at).unwrap_or_else(|| panic!("{address:?}"));
             assert!(own.contains(&listener.inode), "{listener:?}");
             assert!(holder(listener.inode).is_some());
         }
-        let end = Address::Tcp(connected.local_addr().unwrap());
+        let end = ListenAddress::Tcp(connected.local_addr().unwrap());
         assert!(
             found.iter().all(|one| one.address != end),
             "it is connected and listens to nobody"
@@ -167,16 +167,16 @@ mod tests {
             format!("   0: {address}:1F90 {local}:0000 {state} 0:0 00:0 0 1000 0 77 1 0 100 0\n")
         };
         let text = ["  sl  local_address\n", &line(&local, "0A"), &line(&local, "01")].concat();
-        let at = |address: &str, inode| Listener {
-            address: Address::Tcp(address.parse().unwrap()),
+        let at = |address: &str, inode| ListeningSocket {
+            address: ListenAddress::Tcp(address.parse().unwrap()),
             inode,
         };
         assert_eq!(parse_tcp(text.as_bytes()), [at("127.0.0.1:8080", 77)]);
         assert_eq!(parse_tcp(line(&six, "0A").as_bytes()), [at("[::1]:8080", 77)]);
         let unix = b"Num RefCount\n0: 00000002 00000000 00010000 0001 01 9 /a b\n\
                      1: 00000003 00000000 00000000 0001 03 8 /a b\n2: 2 0 00010000 1 1 7\n";
-        let address = Address::Unix("/a b".into());
-        assert_eq!(parse_unix(unix), [Listener { address, inode: 9 }]);
+        let address = ListenAddress::Unix("/a b".into());
+        assert_eq!(parse_unix(unix), [ListeningSocket { address, inode: 9 }]);
     }
 
     proptest! {

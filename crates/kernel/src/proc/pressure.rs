@@ -9,7 +9,7 @@ use pagewise_model::Nanos;
 
 /// One line: `some` (at least one task waited) or `full` (all did).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Share {
+pub struct PressureShare {
     /// Percent over the last 10 s.
     pub avg10_percent: f64,
     /// Percent over the last 60 s.
@@ -22,17 +22,17 @@ pub struct Share {
 
 /// Pressure on one resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pressure {
+pub struct ResourcePressure {
     /// At least one task waited.
-    pub some: Share,
+    pub some: PressureShare,
     /// All tasks waited; `None` for cpu on older kernels.
-    pub full: Option<Share>,
+    pub full: Option<PressureShare>,
 }
 
 /// A file of `/proc/pressure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Resource {
+pub enum PressureResource {
     Cpu,
     Memory,
     Io,
@@ -40,18 +40,18 @@ pub enum Resource {
 
 /// Parses the pressure in `text`; `None` without a `some` line.
 #[must_use]
-pub fn parse(text: &[u8]) -> Option<Pressure> {
+pub fn parse(text: &[u8]) -> Option<ResourcePressure> {
     let line = |kind: &[u8]| {
         lines(text).find_map(|l| {
             let mut parts = fields(l);
             (parts.next()? == kind).then(|| parse_share(parts))
         })
     };
-    Some(Pressure { some: line(b"some")??, full: line(b"full").flatten() })
+    Some(ResourcePressure { some: line(b"some")??, full: line(b"full").flatten() })
 }
 
-fn parse_share<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Option<Share> {
-    let mut share = Share::default();
+fn parse_share<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Option<PressureShare> {
+    let mut share = PressureShare::default();
     let mut seen = 0;
     for part in parts {
         let equals = part.iter().position(|&b| b == b'=')?;
@@ -69,7 +69,7 @@ fn parse_share<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Option<Share> {
 }
 
 /// The pressure on `resource` now.
-pub fn read(resource: Resource) -> Result<Pressure, SysError> {
+pub fn read(resource: PressureResource) -> Result<ResourcePressure, SysError> {
     let path = format!("/proc/pressure/{}", resource.into_str());
     parse(&read_bytes(&path)?).ok_or_else(|| SysError::malformed("read", path))
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// How much of a mapping, or of all mappings, is resident.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Residency {
+pub struct MappingResidency {
     /// Resident.
     pub rss: Bytes,
     /// Resident, with each shared page divided by the number of processes that map it.
@@ -40,7 +40,7 @@ pub struct Residency {
     pub pool: Bytes,
 }
 
-impl Residency {
+impl MappingResidency {
     fn take(&mut self, name: &[u8], value: &[u8]) {
         let slot = match name {
             b"Rss" => &mut self.rss,
@@ -69,7 +69,7 @@ impl Residency {
     }
 }
 
-impl std::ops::AddAssign for Residency {
+impl std::ops::AddAssign for MappingResidency {
     fn add_assign(&mut self, other: Self) {
         self.rss += other.rss;
         self.pss += other.pss;
@@ -87,10 +87,10 @@ impl std::ops::AddAssign for Residency {
 
 /// One mapping with its residency.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SmapsEntry {
     pub mapping: Mapping,
     /// How much of it is resident.
-    pub residency: Residency,
+    pub residency: MappingResidency,
     /// Its page size (`KernelPageSize`): larger than the base page only in mappings of a reserved pool.
     pub page: Option<PageSize>,
     /// The page size that the processor uses to translate it (`MMUPageSize`).
@@ -99,9 +99,9 @@ pub struct Entry {
     pub flags: String,
 }
 
-impl Entry {
+impl SmapsEntry {
     fn new(mapping: Mapping) -> Self {
-        let residency = Residency::default();
+        let residency = MappingResidency::default();
         Self { mapping, residency, page: None, mmu_page: None, flags: String::new() }
     }
 
@@ -118,12 +118,12 @@ impl Entry {
 
 /// The entries of an `smaps` text.
 #[must_use]
-pub fn parse(text: &[u8]) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
+pub fn parse(text: &[u8]) -> Vec<SmapsEntry> {
+    let mut entries: Vec<SmapsEntry> = Vec::new();
     for line in lines(text) {
         if maps::is_head(line) {
             if let Some(mapping) = maps::parse_line(line) {
-                entries.push(Entry::new(mapping));
+                entries.push(SmapsEntry::new(mapping));
             }
         } else if let (Some((name, value)), Some(entry)) = (named(line), entries.last_mut()) {
             entry.take(name, value);
@@ -134,14 +134,14 @@ pub fn parse(text: &[u8]) -> Vec<Entry> {
 
 /// The sum over all entries; works for `smaps` and `smaps_rollup`.
 #[must_use]
-pub fn sum(text: &[u8]) -> Residency {
+pub fn sum(text: &[u8]) -> MappingResidency {
     total(&parse(text))
 }
 
 /// The sum over these entries.
 #[must_use]
-pub fn total(entries: &[Entry]) -> Residency {
-    let mut total = Residency::default();
+pub fn total(entries: &[SmapsEntry]) -> MappingResidency {
+    let mut total = MappingResidency::default();
     for entry in entries {
         total += entry.residency;
     }
@@ -149,19 +149,19 @@ pub fn total(entries: &[Entry]) -> Residency {
 }
 
 /// The mappings of process `pid` with their residency.
-pub fn read(pid: i32) -> Result<Vec<Entry>, SysError> {
+pub fn read(pid: i32) -> Result<Vec<SmapsEntry>, SysError> {
     read_bytes(pid_path(pid, "smaps")).map(|text| parse(&text))
 }
 
 /// The mappings of the calling process that begin in `range`.
-pub(crate) fn own(range: Range<u64>) -> Result<Vec<Entry>, SysError> {
+pub(crate) fn own(range: Range<u64>) -> Result<Vec<SmapsEntry>, SysError> {
     let mut entries = read(own_pid())?;
     entries.retain(|entry| range.contains(&entry.mapping.start));
     Ok(entries)
 }
 
 /// The sum over process `pid`, from `smaps_rollup` (Linux 4.14) or else by adding up `smaps`.
-pub fn rollup(pid: i32) -> Result<Residency, SysError> {
+pub fn rollup(pid: i32) -> Result<MappingResidency, SysError> {
     match read_bytes(pid_path(pid, "smaps_rollup")) {
         Err(e) if e.errno() == Some(libc::ENOENT) => read_bytes(pid_path(pid, "smaps")),
         other => other,

@@ -8,7 +8,7 @@ use crate::error::SysError;
 
 /// The fields that pagewise uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
+pub struct ProcessStat {
     pub pid: i32,
     /// Name of the main thread, at most 15 bytes (64 for kernel threads).
     pub comm: String,
@@ -44,7 +44,7 @@ pub struct Stat {
     pub processor: u32,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Faults, minor and major.
     #[must_use]
     pub const fn faults(&self) -> u64 {
@@ -80,14 +80,14 @@ impl Stat {
 
 /// Parses the fields of `text`; `None` if it is malformed.
 #[must_use]
-pub fn parse(text: &[u8]) -> Option<Stat> {
+pub fn parse(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|&b| b == b'(')?;
     let close = text.iter().rposition(|&b| b == b')')?;
     let comm = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
     // rest[0] is field 3 of proc(5), the state.
     let rest: Vec<&[u8]> = fields(&text[close + 1..]).collect();
     let field = |n: usize| rest.get(n - 3).copied();
-    Some(Stat {
+    Some(ProcessStat {
         pid: number(text[..open].trim_ascii())?,
         comm,
         state: char::from(*field(3)?.first()?),
@@ -111,14 +111,14 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
 }
 
 /// The stat of process `pid`.
-pub fn read(pid: i32) -> Result<Stat, SysError> {
+pub fn read(pid: i32) -> Result<ProcessStat, SysError> {
     let path = pid_path(pid, "stat");
     let text = read_bytes(&path)?;
     parse(&text).ok_or_else(|| SysError::malformed("read", path))
 }
 
 /// The stat of thread `tid` alone: its faults and times, not those of its process.
-pub fn read_thread(tid: i32) -> Result<Stat, SysError> {
+pub fn read_thread(tid: i32) -> Result<ProcessStat, SysError> {
     let path = format!("/proc/{tid}/task/{tid}/stat");
     let text = read_bytes(&path)?;
     parse(&text).ok_or_else(|| SysError::malformed("read", path))

@@ -9,7 +9,7 @@ use pagewise_model::Bytes;
 
 /// The fields that pagewise uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct ProcessStatus {
     /// Process id, if the id read is that of a thread.
     pub tgid: Option<i32>,
     pub ppid: Option<i32>,
@@ -68,8 +68,8 @@ pub struct Status {
 
 /// The fields found in `text`.
 #[must_use]
-pub fn parse(text: &[u8]) -> Status {
-    let mut status = Status::default();
+pub fn parse(text: &[u8]) -> ProcessStatus {
+    let mut status = ProcessStatus::default();
     for (name, value) in lines(text).filter_map(named) {
         take_memory(&mut status, name, value);
         take_other(&mut status, name, value);
@@ -77,7 +77,7 @@ pub fn parse(text: &[u8]) -> Status {
     status
 }
 
-fn take_memory(status: &mut Status, name: &[u8], value: &[u8]) {
+fn take_memory(status: &mut ProcessStatus, name: &[u8], value: &[u8]) {
     let slot = match name {
         b"VmSize" => &mut status.vm_size,
         b"VmHWM" => &mut status.peak_rss,
@@ -92,7 +92,7 @@ fn take_memory(status: &mut Status, name: &[u8], value: &[u8]) {
     *slot = kilobytes(value);
 }
 
-fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
+fn take_other(status: &mut ProcessStatus, name: &[u8], value: &[u8]) {
     match name {
         b"Tgid" => status.tgid = number(value),
         b"PPid" => status.ppid = number(value),
@@ -135,7 +135,7 @@ pub fn parse_list(text: &[u8]) -> Vec<u32> {
 }
 
 /// The status of process (or thread) `pid`.
-pub fn read(pid: i32) -> Result<Status, SysError> {
+pub fn read(pid: i32) -> Result<ProcessStatus, SysError> {
     read_bytes(pid_path(pid, "status")).map(|text| parse(&text))
 }
 

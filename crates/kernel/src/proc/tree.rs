@@ -5,7 +5,7 @@
 //! hide its child until the next read. A process whose parent died belongs to the nearest subreaper, so a
 //! tree started below a subreaper stays complete.
 //!
-//! Cost: a full scan takes about 15 us per process on the machine. [`Scanner`] reads only new processes and
+//! Cost: a full scan takes about 15 us per process on the machine. [`DescendantScanner`] reads only new processes and
 //! those inside the tree; each of the others costs about 1 us.
 
 use super::{fields, number, own_pid, pid_path, read_bytes, stat};
@@ -31,7 +31,7 @@ pub fn descendants(pid: i32) -> Result<Vec<i32>, SysError> {
     match listed_descendants(pid) {
         Err(e) if e.errno() == Some(libc::ENOENT) => {
             stat::read(pid)?;
-            Scanner::new(pid).scan()
+            DescendantScanner::new(pid).scan()
         }
         other => other,
     }
@@ -160,14 +160,14 @@ pub fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
 /// same id. Not seen: a process inside the tree that reuses the id of one outside which ended between two
 /// scans.
 #[derive(Debug)]
-pub struct Scanner {
+pub struct DescendantScanner {
     root: i32,
     parents: BTreeMap<i32, i32>,
     /// Start times of the processes inside.
     started: BTreeMap<i32, u64>,
 }
 
-impl Scanner {
+impl DescendantScanner {
     /// A scanner for the descendants of `root`.
     #[must_use]
     pub const fn new(root: i32) -> Self {
@@ -212,7 +212,7 @@ mod tests {
     fn a_stranger_with_the_id_of_a_process_that_has_ended_is_outside() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id().cast_signed();
-        let mut scanner = Scanner::new(own_pid());
+        let mut scanner = DescendantScanner::new(own_pid());
         assert!(scanner.scan().unwrap().contains(&pid));
         assert!(scanner.scan().unwrap().contains(&pid), "it is still there");
         // Simulates an ended child that had the number of this process's parent.
@@ -233,7 +233,7 @@ mod tests {
         let own_parent = stat::read(own_pid()).unwrap().ppid;
         // The parent has ended before the scan, and its id is free, or belongs to a stranger.
         for ended in [i32::MAX, own_parent] {
-            let mut scanner = Scanner::new(own_pid());
+            let mut scanner = DescendantScanner::new(own_pid());
             assert!(scanner.scan().unwrap().contains(&pid));
             scanner.parents.extend([(pid, ended), (ended, own_pid())]);
             scanner.started.insert(ended, 0);

@@ -11,10 +11,10 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn walked(path: &Path) -> Result<Option<PathBuf>, PathError> {
-    walk(path, Missing::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
+    walk(path, MissingName::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
 }
 
-fn doubt(path: &Path) -> (PathBuf, Doubt) {
+fn doubt(path: &Path) -> (PathBuf, PathDoubt) {
     match walked(path) {
         Err(PathError::Doubtful { at, why }) => (at, why),
         other => panic!("{}: {other:?}", path.display()),
@@ -31,7 +31,7 @@ fn what_is_missing_is_made_only_where_that_is_asked_for() {
     let far = inner.join("a/./b/../c");
     assert_eq!(walked(&far).unwrap(), None);
     assert_eq!(inner.read_dir().unwrap().count(), 0);
-    let made = walk(&far, Missing::IsMade).unwrap().unwrap();
+    let made = walk(&far, MissingName::IsMade).unwrap().unwrap();
     assert_eq!(made.path(), inner.join("a/c"));
     assert_eq!(inner.join("a/c").metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(walked(&inner.join("a/c")).unwrap(), Some(inner.join("a/c")));
@@ -46,7 +46,7 @@ fn nothing_on_the_way_may_be_written_by_others_unless_they_cannot_rename() {
     let below = inner.join("below");
     create_dir(&below).unwrap();
     mode(&inner, 0o777);
-    assert_eq!(doubt(&below), (inner.clone(), Doubt::Open));
+    assert_eq!(doubt(&below), (inner.clone(), PathDoubt::Open));
     mode(&inner, 0o1777);
     assert_eq!(walked(&below).unwrap(), Some(below.clone()));
     mode(&below, 0o1777);
@@ -67,7 +67,7 @@ fn links_are_followed_where_nobody_else_could_have_set_them() {
     assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ELOOP)), "{error}");
     // The target of a link is checked as well.
     mode(&inner.join("real"), 0o777);
-    assert_eq!(doubt(&link), (inner.join("real"), Doubt::Open));
+    assert_eq!(doubt(&link), (inner.join("real"), PathDoubt::Open));
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn what_belongs_to_others_is_doubted_links_too() {
     if let Err(error) = given {
         return println!("SKIP what_belongs_to_others_is_doubted: {error}");
     }
-    assert_eq!(doubt(&theirs.join("below")), (theirs, Doubt::Foreign(1234)));
-    assert_eq!(doubt(&link), (link, Doubt::Foreign(1234)));
+    assert_eq!(doubt(&theirs.join("below")), (theirs, PathDoubt::Foreign(1234)));
+    assert_eq!(doubt(&link), (link, PathDoubt::Foreign(1234)));
     // The overflow uid is an ordinary user here.
     let nobody = inner.join("nobody");
     create_dir(&nobody).unwrap();
     chown(&nobody, Some(65534), None).unwrap();
-    assert_eq!(doubt(&nobody).1, Doubt::Foreign(65534));
+    assert_eq!(doubt(&nobody).1, PathDoubt::Foreign(65534));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_group_may_write_where_nobody_else_is_in_it() {
     if chown(&inner, None, Some(4321)).is_err() {
         return println!("SKIP a_group_may_write: only root gives a directory to a group");
     }
-    assert_eq!(doubt(&inner), (inner.clone(), Doubt::Group(4321)));
+    assert_eq!(doubt(&inner), (inner.clone(), PathDoubt::Group(4321)));
     let error = walked(&inner).unwrap_err().to_string();
     assert!(error.ends_with("inner can be written by other users (group 4321)"), "{error}");
     mode(&inner, 0o1775);

@@ -6,46 +6,46 @@
 //! tried again when the bytes are frozen. Overhead: that of [`Frozen`].
 
 use super::frozen::Frozen;
-use super::region::{Pages, Region};
-use super::sealed::Loose;
+use super::region::{BufferPages, BufferRegion};
+use super::sealed::LooseMemfd;
 use rustix::io::Errno;
 
-/// Bytes that are still written, until [`Draft::freeze`].
+/// Bytes that are still written, until [`FrozenDraft::freeze`].
 ///
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::buffer::Draft;
+/// use pagewise_lanes::buffer::FrozenDraft;
 /// use std::io::Read;
-/// let mut draft = Draft::new(10)?;
+/// let mut draft = FrozenDraft::new(10)?;
 /// let mut source: &[u8] = b"0123456789 and more";
 /// source.read_exact(draft.as_mut_slice())?;
 /// assert_eq!(draft.freeze()?.as_bytes(), b"0123456789");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Draft {
-    memory: Memory,
+pub struct FrozenDraft {
+    memory: DraftMemory,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Memory {
-    Loose(Loose),
-    Private(Region),
+enum DraftMemory {
+    Loose(LooseMemfd),
+    Private(BufferRegion),
 }
 
-impl Draft {
+impl FrozenDraft {
     /// `len` zeroes, in a memfd if that is allowed.
     ///
     /// # Errors
     ///
     /// ENOMEM.
     pub fn new(len: usize) -> Result<Self, Errno> {
-        match Loose::new(len, Pages::for_len(len)) {
+        match LooseMemfd::new(len, BufferPages::for_len(len)) {
             Ok(mut loose) => {
                 loose.memory().make_huge();
-                Ok(Self { memory: Memory::Loose(loose), len })
+                Ok(Self { memory: DraftMemory::Loose(loose), len })
             }
             Err(_) => Self::private(len),
         }
@@ -57,15 +57,15 @@ impl Draft {
     ///
     /// ENOMEM.
     pub fn private(len: usize) -> Result<Self, Errno> {
-        let memory = Memory::Private(Region::anonymous(len, Pages::for_len(len))?);
+        let memory = DraftMemory::Private(BufferRegion::anonymous(len, BufferPages::for_len(len))?);
         Ok(Self { memory, len })
     }
 
     /// The bytes, to be written.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let memory = match &mut self.memory {
-            Memory::Loose(loose) => loose.memory(),
-            Memory::Private(region) => region,
+            DraftMemory::Loose(loose) => loose.memory(),
+            DraftMemory::Private(region) => region,
         };
         &mut memory.as_mut_bytes()[..self.len]
     }
@@ -77,8 +77,8 @@ impl Draft {
     /// ENOMEM. If the seals are refused, the bytes are copied into private memory instead.
     pub fn freeze(self) -> Result<Frozen, Errno> {
         match self.memory {
-            Memory::Private(region) => Frozen::still(region, self.len),
-            Memory::Loose(mut loose) => {
+            DraftMemory::Private(region) => Frozen::still(region, self.len),
+            DraftMemory::Loose(mut loose) => {
                 loose.memory().collapse();
                 match loose.seal()? {
                     Ok(sealed) => Ok(Frozen::sealed(sealed, self.len)),

@@ -21,9 +21,9 @@
 #![allow(unsafe_code, reason = "vmsplice of bytes that this type never writes again")]
 
 use super::proof;
-use super::region::{Pages, Region};
-use super::returning::{self, References};
-use super::send::{SendError, Sent, send_all, write};
+use super::region::{BufferPages, BufferRegion};
+use super::returning::{self, PageReferences};
+use super::send::{SendError, SendWay, send_all, write};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,9 +33,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::buffer::{Dropped, Pages};
+/// use pagewise_lanes::buffer::{Dropped, BufferPages};
 /// use std::io::Read;
-/// let mut region = Dropped::new(64 * 1024, Pages::Base)?;
+/// let mut region = Dropped::new(64 * 1024, BufferPages::Base)?;
 /// let (mut reader, writer) = std::io::pipe()?;
 /// for round in 0..3_u8 {
 ///     region.space(5000)?[..5000].fill(b'a' + round);
@@ -49,13 +49,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// ```
 #[derive(Debug)]
 pub struct Dropped {
-    memory: Region,
+    memory: BufferRegion,
     /// Bytes of this round that were passed on. None of them is written before `renew`.
     given: usize,
     /// Whether any of them went by reference.
     held: bool,
     /// The state of returning pages. `None` if every round has new pages.
-    returns: Option<References>,
+    returns: Option<PageReferences>,
 }
 
 impl Dropped {
@@ -64,7 +64,7 @@ impl Dropped {
     /// # Errors
     ///
     /// ENOMEM.
-    pub fn new(size: usize, pages: Pages) -> Result<Self, Errno> {
+    pub fn new(size: usize, pages: BufferPages) -> Result<Self, Errno> {
         Self::over(size, pages, None)
     }
 
@@ -84,9 +84,9 @@ impl Dropped {
     /// # Examples
     ///
     /// ```
-    /// use pagewise_lanes::buffer::{Dropped, Pages};
+    /// use pagewise_lanes::buffer::{Dropped, BufferPages};
     /// use std::io::Read;
-    /// let mut region = Dropped::returning(16 * 1024, Pages::Base)?;
+    /// let mut region = Dropped::returning(16 * 1024, BufferPages::Base)?;
     /// let (mut reader, writer) = std::io::pipe()?;
     /// region.as_mut_slice().fill(b'-');
     /// for round in 0..3_u8 {
@@ -100,12 +100,16 @@ impl Dropped {
     /// assert_eq!(text.iter().filter(|byte| **byte == b'-').count(), 3 * 16 * 1024 - 3);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn returning(size: usize, pages: Pages) -> Result<Self, Errno> {
-        Self::over(size, pages, Some(References::default()))
+    pub fn returning(size: usize, pages: BufferPages) -> Result<Self, Errno> {
+        Self::over(size, pages, Some(PageReferences::default()))
     }
 
-    fn over(size: usize, pages: Pages, returns: Option<References>) -> Result<Self, Errno> {
-        Ok(Self { memory: Region::anonymous(size, pages)?, given: 0, held: false, returns })
+    fn over(
+        size: usize,
+        pages: BufferPages,
+        returns: Option<PageReferences>,
+    ) -> Result<Self, Errno> {
+        Ok(Self { memory: BufferRegion::anonymous(size, pages)?, given: 0, held: false, returns })
     }
 
     /// Size of the whole region in bytes.
@@ -159,38 +163,38 @@ impl Dropped {
     ///
     /// EINVAL if there are fewer than `len`; the errors of `write(2)`. The bytes not taken are then the first
     /// of [`Dropped::as_mut_slice`].
-    pub fn give(&mut self, to: impl AsFd, len: usize) -> Result<Sent, SendError> {
+    pub fn give(&mut self, to: impl AsFd, len: usize) -> Result<SendWay, SendError> {
         if len > self.capacity() - self.given {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
         }
         let to = to.as_fd();
-        send_all(to, len, "vmsplice", Sent::first_of_memory(to), false, |taken, by| {
+        send_all(to, len, "vmsplice", SendWay::first_of_memory(to), false, |taken, by| {
             self.give_some(to, len - taken, SpliceFlags::empty(), by, |bytes| write(to, bytes))
         })
     }
 
     /// Gives some of the first `len` bytes left by one call. At least `len` must be left. They go by
     /// reference, where `flags` sets whether to wait, or by `write` once that was refused. `by` starts as
-    /// [`Sent::first_of_memory`] of `to` and afterwards shows how they went.
+    /// [`SendWay::first_of_memory`] of `to` and afterwards shows how they went.
     pub(crate) fn give_some(
         &mut self,
         to: BorrowedFd<'_>,
         len: usize,
         flags: SpliceFlags,
-        by: &mut Sent,
+        by: &mut SendWay,
         write: impl FnOnce(&[u8]) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let (bytes, memory) = (self.given..self.given + len, &self.memory);
         let range = bytes.clone();
         let refer = || {
-            // SAFETY: `to` can be written, as `Sent::first` has seen. The bytes taken are counted
+            // SAFETY: `to` can be written, as `SendWay::first` has seen. The bytes taken are counted
             // as given below, and given bytes are not lent for writing until their pages
             // have been replaced, or are copied by the kernel when they are written. The rest of
             // the range stays ours.
             unsafe { memory.vmsplice(to, range, flags) }
         };
         let n = by.some(refer, || write(&memory.as_bytes()[bytes]))?.min(len);
-        if *by == Sent::ByReference {
+        if *by == SendWay::ByReference {
             self.held = true;
             if let Some(references) = &mut self.returns {
                 references.note(self.given, n);

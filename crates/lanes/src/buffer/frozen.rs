@@ -18,12 +18,12 @@
 //! faults of its pages, and with huge pages one more copy. Sending costs one slot of the pipe for each
 //! base page, and no copy.
 
-use super::draft::Draft;
+use super::draft::FrozenDraft;
 use super::proof;
-use super::region::Region;
-use super::sealed::Sealed;
-use super::send::{SendError, Sent, send_all, write};
-use super::still::Still;
+use super::region::BufferRegion;
+use super::sealed::SealedMemfd;
+use super::send::{SendError, SendWay, send_all, write};
+use super::still::ReadOnlyMemory;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::ops::Range;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// What keeps frozen bytes from changing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Store {
+pub enum FrozenStore {
     /// A memfd that the kernel has sealed.
     Sealed,
     /// Private memory of this process without the right to be written.
@@ -40,14 +40,14 @@ pub enum Store {
 }
 
 #[derive(Debug)]
-enum Memory {
-    Sealed(Sealed),
-    Private(Still),
+enum FrozenMemory {
+    Sealed(SealedMemfd),
+    Private(ReadOnlyMemory),
 }
 
 #[derive(Debug)]
-struct Inner {
-    memory: Memory,
+struct FrozenContent {
+    memory: FrozenMemory,
     len: usize,
 }
 
@@ -71,7 +71,7 @@ struct Inner {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Frozen(Arc<Inner>);
+pub struct Frozen(Arc<FrozenContent>);
 
 impl Frozen {
     /// Freezes a copy of `bytes`.
@@ -102,7 +102,7 @@ impl Frozen {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let mut draft = Draft::new(len)?;
+        let mut draft = FrozenDraft::new(len)?;
         fill(draft.as_mut_slice());
         draft.freeze()
     }
@@ -114,7 +114,7 @@ impl Frozen {
     ///
     /// ENOMEM.
     pub fn build_private(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let mut draft = Draft::private(len)?;
+        let mut draft = FrozenDraft::private(len)?;
         fill(draft.as_mut_slice());
         draft.freeze()
     }
@@ -139,28 +139,28 @@ impl Frozen {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn from_memfd(file: impl Into<OwnedFd>, len: usize) -> Result<Self, Errno> {
-        Ok(Self::sealed(Sealed::open(file.into(), len)?, len))
+        Ok(Self::sealed(SealedMemfd::open(file.into(), len)?, len))
     }
 
     /// The first `len` bytes of a memfd.
-    pub(super) fn sealed(memory: Sealed, len: usize) -> Self {
-        Self::from_memory(Memory::Sealed(memory), len)
+    pub(super) fn sealed(memory: SealedMemfd, len: usize) -> Self {
+        Self::from_memory(FrozenMemory::Sealed(memory), len)
     }
 
     /// The first `len` bytes of private memory.
-    pub(super) fn still(mut memory: Region, len: usize) -> Result<Self, Errno> {
+    pub(super) fn still(mut memory: BufferRegion, len: usize) -> Result<Self, Errno> {
         memory.collapse();
-        Ok(Self::from_memory(Memory::Private(Still::new(memory)?), len))
+        Ok(Self::from_memory(FrozenMemory::Private(ReadOnlyMemory::new(memory)?), len))
     }
 
-    fn from_memory(memory: Memory, len: usize) -> Self {
-        Self(Arc::new(Inner { memory, len }))
+    fn from_memory(memory: FrozenMemory, len: usize) -> Self {
+        Self(Arc::new(FrozenContent { memory, len }))
     }
 
-    fn memory(&self) -> &Region {
+    fn memory(&self) -> &BufferRegion {
         match &self.0.memory {
-            Memory::Sealed(sealed) => sealed.memory(),
-            Memory::Private(still) => still.memory(),
+            FrozenMemory::Sealed(sealed) => sealed.memory(),
+            FrozenMemory::Private(still) => still.memory(),
         }
     }
 
@@ -185,10 +185,10 @@ impl Frozen {
 
     /// What keeps the bytes from changing.
     #[must_use]
-    pub fn store(&self) -> Store {
+    pub fn store(&self) -> FrozenStore {
         match self.0.memory {
-            Memory::Sealed(_) => Store::Sealed,
-            Memory::Private(_) => Store::Private,
+            FrozenMemory::Sealed(_) => FrozenStore::Sealed,
+            FrozenMemory::Private(_) => FrozenStore::Private,
         }
     }
 
@@ -197,8 +197,8 @@ impl Frozen {
     #[must_use]
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0.memory {
-            Memory::Sealed(sealed) => Some(sealed.file()),
-            Memory::Private(_) => None,
+            FrozenMemory::Sealed(sealed) => Some(sealed.file()),
+            FrozenMemory::Private(_) => None,
         }
     }
 
@@ -218,7 +218,7 @@ impl Frozen {
     ///
     /// EINVAL for a range beyond the content; the errors of `write(2)`. EPIPE comes with SIGPIPE unless the
     /// caller ignores it, as Rust programs do.
-    pub fn send(&self, to: impl AsFd, bytes: Range<usize>) -> Result<Sent, SendError> {
+    pub fn send(&self, to: impl AsFd, bytes: Range<usize>) -> Result<SendWay, SendError> {
         self.send_all(to.as_fd(), bytes, false)
     }
 
@@ -231,7 +231,7 @@ impl Frozen {
         &self,
         to: impl AsFd,
         bytes: Range<usize>,
-    ) -> Result<Sent, SendError> {
+    ) -> Result<SendWay, SendError> {
         self.send_all(to.as_fd(), bytes, true)
     }
 
@@ -240,16 +240,16 @@ impl Frozen {
         to: BorrowedFd<'_>,
         bytes: Range<usize>,
         interrupts: bool,
-    ) -> Result<Sent, SendError> {
+    ) -> Result<SendWay, SendError> {
         if bytes.start > bytes.end || bytes.end > self.0.len {
             return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
         }
         let len = bytes.len();
         let call = match self.store() {
-            Store::Sealed => "splice",
-            Store::Private => "vmsplice",
+            FrozenStore::Sealed => "splice",
+            FrozenStore::Private => "vmsplice",
         };
-        send_all(to, len, call, Sent::first(to), interrupts, |taken, by| {
+        send_all(to, len, call, SendWay::first(to), interrupts, |taken, by| {
             self.send_some(to, bytes.start + taken..bytes.end, SpliceFlags::empty(), by, |bytes| {
                 write(to, bytes)
             })
@@ -258,19 +258,19 @@ impl Frozen {
 
     /// Sends some of `bytes`, which lie within the content, by one call: by reference, where
     /// `flags` sets whether to wait, or by `write` once that was refused. `by` starts as
-    /// [`Sent::first`] of `to` and afterwards shows how they went.
+    /// [`SendWay::first`] of `to` and afterwards shows how they went.
     pub(crate) fn send_some(
         &self,
         to: BorrowedFd<'_>,
         bytes: Range<usize>,
         flags: SpliceFlags,
-        by: &mut Sent,
+        by: &mut SendWay,
         write: impl FnOnce(&[u8]) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let range = bytes.clone();
         let refer = || match &self.0.memory {
-            Memory::Sealed(sealed) => sealed.splice(to, range, flags),
-            Memory::Private(still) => still.vmsplice(to, range, flags),
+            FrozenMemory::Sealed(sealed) => sealed.splice(to, range, flags),
+            FrozenMemory::Private(still) => still.vmsplice(to, range, flags),
         };
         by.some(refer, || write(&self.as_bytes()[bytes]))
     }

@@ -15,7 +15,7 @@
 //! All sizes are bytes. Memory is mapped, never heap, so no allocator can reuse it. Forked children do
 //! not inherit writable memory. SPLICE_F_GIFT is never set. If the kernel refuses to take references
 //! (a filter answers EPERM, a kernel has no vmsplice, the descriptor is not a pipe), bytes are copied by
-//! `write(2)`, and [`Sent`] shows it. [`crate::pipe::Writer`] sends and gives with an adaptive wait; the
+//! `write(2)`, and [`SendWay`] shows it. [`crate::pipe::Writer`] sends and gives with an adaptive wait; the
 //! methods here sleep in the call.
 //!
 //! Not seen: what a reader does with the bytes and, except for the ring, when it is done.
@@ -31,9 +31,9 @@ mod sealed;
 mod send;
 mod still;
 
-pub use draft::Draft;
+pub use draft::FrozenDraft;
 pub use dropped::Dropped;
-pub use frozen::{Frozen, Store};
-pub use region::Pages;
+pub use frozen::{Frozen, FrozenStore};
+pub use region::BufferPages;
 pub(crate) use returning::faults as minor_faults;
-pub use send::{SendError, Sent};
+pub use send::{SendError, SendWay};

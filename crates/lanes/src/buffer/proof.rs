@@ -5,13 +5,13 @@
 //! one walk over all mappings of the process, some 0.1 to 1 ms, under the mapping lock. Before that, one page
 //! is touched in each huge page.
 
-use super::region::{Pages, Region};
+use super::region::{BufferPages, BufferRegion};
 use std::io::{BufRead, BufReader};
 
 /// Size in bytes of the smallest page under any part of `region`.
-pub(super) fn page_size(region: &Region) -> std::io::Result<usize> {
-    let (base, huge) = (Pages::Base.size(), Pages::Huge.size());
-    if region.pages() == Pages::Base || base == huge {
+pub(super) fn page_size(region: &BufferRegion) -> std::io::Result<usize> {
+    let (base, huge) = (BufferPages::Base.size(), BufferPages::Huge.size());
+    if region.pages() == BufferPages::Base || base == huge {
         return Ok(base);
     }
     for byte in region.as_bytes().iter().step_by(huge) {

@@ -26,14 +26,14 @@ const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The pages that memory should lie on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pages {
+pub enum BufferPages {
     /// The base pages of the machine (4, 16 or 64 KiB).
     Base,
     /// Huge pages (2 MiB where base pages have 4 KiB), if the kernel has some to give.
     Huge,
 }
 
-impl Pages {
+impl BufferPages {
     /// Bytes of one page. If the machine's huge pages are larger than 32 MiB, base pages are used instead.
     pub(crate) fn size(self) -> usize {
         let base = rustix::param::page_size();
@@ -48,24 +48,24 @@ impl Pages {
     }
 }
 
-/// An owned mapping; dropped, it is unmapped. Its bytes change only through `&mut Region`.
+/// An owned mapping; dropped, it is unmapped. Its bytes change only through `&mut BufferRegion`.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct BufferRegion {
     start: NonNull<u8>,
     len: usize,
     outer: *mut c_void,
     outer_len: usize,
-    pages: Pages,
+    pages: BufferPages,
 }
 
 // SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that made it.
-unsafe impl Send for Region {}
-// SAFETY: through `&Region` the memory can only be read; writing takes `&mut Region`.
-unsafe impl Sync for Region {}
+unsafe impl Send for BufferRegion {}
+// SAFETY: through `&BufferRegion` the memory can only be read; writing takes `&mut BufferRegion`.
+unsafe impl Sync for BufferRegion {}
 
-impl Region {
+impl BufferRegion {
     /// Zeroed private memory, at least `len` bytes, not yet touched.
-    pub(crate) fn anonymous(len: usize, pages: Pages) -> Result<Self, Errno> {
+    pub(crate) fn anonymous(len: usize, pages: BufferPages) -> Result<Self, Errno> {
         let mut region = Self::reserve(len, pages)?;
         region.renew()?;
         Ok(region)
@@ -79,7 +79,7 @@ impl Region {
     pub(crate) unsafe fn of_file(
         file: BorrowedFd<'_>,
         len: usize,
-        pages: Pages,
+        pages: BufferPages,
     ) -> Result<Self, Errno> {
         let region = Self::reserve(len, pages)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -96,7 +96,7 @@ impl Region {
     pub(crate) unsafe fn view(
         file: BorrowedFd<'_>,
         len: usize,
-        pages: Pages,
+        pages: BufferPages,
     ) -> Result<Self, Errno> {
         let region = Self::reserve(len, pages)?;
         // Private: before Linux 6.7 a write-sealed memfd refuses every shared mapping.
@@ -105,8 +105,8 @@ impl Region {
     }
 
     /// Address space without access for `len` bytes, aligned, and a guard on either side.
-    fn reserve(len: usize, pages: Pages) -> Result<Self, Errno> {
-        let (unit, guard) = (pages.size(), Pages::Base.size());
+    fn reserve(len: usize, pages: BufferPages) -> Result<Self, Errno> {
+        let (unit, guard) = (pages.size(), BufferPages::Base.size());
         let len = len.max(1).checked_next_multiple_of(unit).ok_or(Errno::NOMEM)?;
         let outer_len = len.checked_add(unit + 2 * guard).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -143,13 +143,13 @@ impl Region {
         self.advise(Advice::LinuxDontFork)?;
         // Only a wish: a kernel without huge pages says EINVAL.
         let _wish = self.advise(match self.pages {
-            Pages::Base => Advice::LinuxNoHugepage,
-            Pages::Huge => Advice::LinuxHugepage,
+            BufferPages::Base => Advice::LinuxNoHugepage,
+            BufferPages::Huge => Advice::LinuxHugepage,
         });
         Ok(())
     }
 
-    /// As [`Region::renew`], by the cheaper MADV_DONTNEED, which locked memory refuses.
+    /// As [`BufferRegion::renew`], by the cheaper MADV_DONTNEED, which locked memory refuses.
     pub(crate) fn drop_pages(&mut self) -> Result<(), Errno> {
         self.advise(Advice::LinuxDontNeed).or_else(|_| self.renew())
     }
@@ -177,8 +177,8 @@ impl Region {
     /// Makes the huge pages that are wanted before anything is written, each from its first base page,
     /// which the kernel needs to find there (`collapse_file` in mm/khugepaged.c).
     pub(super) fn make_huge(&mut self) {
-        if self.pages == Pages::Huge {
-            let first = self.as_mut_bytes().iter_mut().step_by(Pages::Huge.size());
+        if self.pages == BufferPages::Huge {
+            let first = self.as_mut_bytes().iter_mut().step_by(BufferPages::Huge.size());
             first.for_each(|byte| *byte = std::hint::black_box(0));
             self.collapse();
         }
@@ -187,7 +187,7 @@ impl Region {
     /// Puts resident pages on huge pages, if they are wanted and the kernel allows it.
     pub(crate) fn collapse(&mut self) {
         const TRIES: u32 = 3; // EAGAIN: a page was busy, on a list of another CPU for instance
-        if self.pages == Pages::Base {
+        if self.pages == BufferPages::Base {
             return;
         }
         for _ in 0..TRIES {
@@ -225,7 +225,7 @@ impl Region {
     }
 
     /// The pages wanted.
-    pub(crate) fn pages(&self) -> Pages {
+    pub(crate) fn pages(&self) -> BufferPages {
         self.pages
     }
 
@@ -236,7 +236,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// The bytes, for writing: not after [`Region::forbid_writing`] and not of a view, where a
+    /// The bytes, for writing: not after [`BufferRegion::forbid_writing`] and not of a view, where a
     /// write faults.
     pub(crate) fn as_mut_bytes(&mut self) -> &mut [u8] {
         // SAFETY: as for `as_bytes`, and `self` is borrowed exclusively.
@@ -269,7 +269,7 @@ pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-impl Drop for Region {
+impl Drop for BufferRegion {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `reserve` with this address and length, is owned by
         // `self` alone, and no borrow of it outlives `self`. Pages that a pipe holds live on.

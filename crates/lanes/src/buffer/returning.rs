@@ -37,7 +37,7 @@
 )]
 
 use super::proof;
-use super::region::{Pages, Region, last_error};
+use super::region::{BufferPages, BufferRegion, last_error};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::os::fd::AsFd;
@@ -48,7 +48,7 @@ const MOST_REFERENCES: usize = 512;
 
 /// Bounds of the references that were handed out to any one page of a region.
 #[derive(Debug, Default)]
-pub(super) struct References {
+pub(super) struct PageReferences {
     /// In rounds before this one, since the content was moved.
     before: usize,
     /// In this round.
@@ -57,10 +57,10 @@ pub(super) struct References {
     last: usize,
 }
 
-impl References {
+impl PageReferences {
     /// Notes a call that handed over `len` bytes behind those that were `given` in this round.
     pub(super) fn note(&mut self, given: usize, len: usize) {
-        let page = Pages::Base.size();
+        let page = BufferPages::Base.size();
         let into = given % page;
         self.last = if into == 0 { 1 } else { self.last + 1 };
         self.most = self.most.max(self.last);
@@ -81,33 +81,36 @@ impl References {
 /// # Errors
 ///
 /// ENOMEM; the region must then not be written.
-pub(super) fn take_back(memory: &mut Region, references: &mut References) -> Result<(), Errno> {
+pub(super) fn take_back(
+    memory: &mut BufferRegion,
+    references: &mut PageReferences,
+) -> Result<(), Errno> {
     let may_stay = references.allow_another_round();
     if may_stay && way_to_share(memory.pages()).is_some_and(|way| way.share(memory).is_ok()) {
         return Ok(());
     }
     memory.move_content()?;
-    *references = References::default();
+    *references = PageReferences::default();
     Ok(())
 }
 
 /// Whether pages of this kind are taken back without moving their content and without a child process.
-pub(super) fn works_without_child(pages: Pages) -> bool {
-    way_to_share(pages) == Some(Sharing::Refused)
+pub(super) fn works_without_child(pages: BufferPages) -> bool {
+    way_to_share(pages) == Some(PageSharing::Refused)
 }
 
 /// How pages become shared, so that the kernel looks at their references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sharing {
+enum PageSharing {
     /// With a child that the kernel begins to make, and then refuses.
     Refused,
     /// With a child that ends.
     Ended,
 }
 
-impl Sharing {
+impl PageSharing {
     /// Shares the pages of `memory` and waits until no other process has them.
-    fn share(self, memory: &mut Region) -> Result<(), Errno> {
+    fn share(self, memory: &mut BufferRegion) -> Result<(), Errno> {
         // From now on a write to the first page takes a fault only if it is shared.
         touch(memory);
         memory.inherit(true)?;
@@ -125,7 +128,7 @@ impl Sharing {
 }
 
 /// Writes the current value to the first page.
-fn touch(memory: &mut Region) {
+fn touch(memory: &mut BufferRegion) {
     let first = &mut memory.as_mut_bytes()[0];
     *first = std::hint::black_box(*first);
 }
@@ -142,18 +145,18 @@ pub(crate) fn faults() -> Result<u64, Errno> {
 }
 
 /// The first way after which a write to memory does not change what a pipe holds of it.
-fn way_to_share(pages: Pages) -> Option<Sharing> {
-    static BASE: OnceLock<Option<Sharing>> = OnceLock::new();
-    static HUGE: OnceLock<Option<Sharing>> = OnceLock::new();
-    let known = if pages == Pages::Base { &BASE } else { &HUGE };
-    let works = |way: &Sharing| first_value_stays(pages, *way).unwrap_or(false);
-    *known.get_or_init(|| [Sharing::Refused, Sharing::Ended].into_iter().find(works))
+fn way_to_share(pages: BufferPages) -> Option<PageSharing> {
+    static BASE: OnceLock<Option<PageSharing>> = OnceLock::new();
+    static HUGE: OnceLock<Option<PageSharing>> = OnceLock::new();
+    let known = if pages == BufferPages::Base { &BASE } else { &HUGE };
+    let works = |way: &PageSharing| first_value_stays(pages, *way).unwrap_or(false);
+    *known.get_or_init(|| [PageSharing::Refused, PageSharing::Ended].into_iter().find(works))
 }
 
 /// Passes a page on, shares it, overwrites it and checks what was passed on.
-fn first_value_stays(pages: Pages, way: Sharing) -> Result<bool, Errno> {
+fn first_value_stays(pages: BufferPages, way: PageSharing) -> Result<bool, Errno> {
     const FIRST: u8 = 0xa5;
-    let mut memory = Region::anonymous(pages.size(), pages)?;
+    let mut memory = BufferRegion::anonymous(pages.size(), pages)?;
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     memory.as_mut_bytes()[0] = FIRST;
     if !proof::page_size(&memory).is_ok_and(|size| size == pages.size()) {
@@ -248,17 +251,17 @@ mod tests {
     use super::*;
 
     /// A region of two pages of a kind, filled with `value`.
-    fn filled(pages: Pages, value: u8) -> Region {
-        let mut memory = Region::anonymous(2 * pages.size(), pages).unwrap();
+    fn filled(pages: BufferPages, value: u8) -> BufferRegion {
+        let mut memory = BufferRegion::anonymous(2 * pages.size(), pages).unwrap();
         memory.as_mut_bytes().fill(value);
         memory
     }
 
     #[test]
     fn content_stays_whichever_way() {
-        for pages in [Pages::Base, Pages::Huge] {
+        for pages in [BufferPages::Base, BufferPages::Huge] {
             let (mut shared, mut moved) = (filled(pages, 1), filled(pages, 2));
-            take_back(&mut shared, &mut References::default()).unwrap();
+            take_back(&mut shared, &mut PageReferences::default()).unwrap();
             moved.move_content().unwrap();
             assert!(shared.as_bytes().iter().all(|byte| *byte == 1));
             assert!(moved.as_bytes().iter().all(|byte| *byte == 2));
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_a_pipe_holds_stays_when_content_is_moved() {
-        let mut memory = filled(Pages::Base, 1);
+        let mut memory = filled(BufferPages::Base, 1);
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         // SAFETY: `writer` is the writing end of our own pipe; the pages are replaced before the
         // next write.
@@ -282,9 +285,9 @@ mod tests {
 
     #[test]
     fn references_to_a_page_are_bounded_over_rounds() {
-        let page = Pages::Base.size();
+        let page = BufferPages::Base.size();
         let round = |lens: &[usize]| {
-            let (mut references, mut given) = (References::default(), 0);
+            let (mut references, mut given) = (PageReferences::default(), 0);
             for len in lens {
                 references.note(given, *len);
                 given += len;
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(round(&[page, 3 * page, 10 * page]), 1);
         assert_eq!(round(&[page + 1, page - 1, page / 2, page]), 2);
         assert_eq!(round(&[page / 2, 1, 1, page, 1]), 4);
-        let mut references = References::default();
+        let mut references = PageReferences::default();
         let mut rounds = 0;
         while references.allow_another_round() {
             references.note(0, page);
@@ -314,9 +317,9 @@ mod tests {
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn each_way_to_share_keeps_the_first_value() {
-        for pages in [Pages::Base, Pages::Huge] {
+        for pages in [BufferPages::Base, BufferPages::Huge] {
             let mut first = None;
-            for way in [Sharing::Refused, Sharing::Ended] {
+            for way in [PageSharing::Refused, PageSharing::Ended] {
                 match first_value_stays(pages, way) {
                     Ok(true) => first = first.or(Some(way)),
                     other => println!("SKIP sharing {pages:?} by {way:?}: {other:?}"),

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "file mappings as bytes, which the seals make sound")]
 
-use super::region::{Pages, Region};
+use super::region::{BufferPages, BufferRegion};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -19,54 +19,54 @@ const UNCHANGING: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(Seal
 
 /// A private memfd that is being filled. Its descriptor is never given away.
 #[derive(Debug)]
-pub(super) struct Loose {
+pub(super) struct LooseMemfd {
     file: OwnedFd,
-    memory: Region,
+    memory: BufferRegion,
 }
 
 /// A memfd that no process can change, and its bytes.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedMemfd {
     file: OwnedFd,
-    view: Region,
+    view: BufferRegion,
 }
 
-impl Loose {
+impl LooseMemfd {
     /// At least `len` bytes of zeroes.
-    pub(super) fn new(len: usize, pages: Pages) -> Result<Self, Errno> {
+    pub(super) fn new(len: usize, pages: BufferPages) -> Result<Self, Errno> {
         let whole = len.max(1).checked_next_multiple_of(pages.size()).ok_or(Errno::NOMEM)?;
         let file = memfd()?;
         rustix::fs::ftruncate(&file, whole as u64)?;
         // SAFETY: the file was made here, is as long as the region, and its only descriptor stays
         // in this value, which does nothing to it before the region is gone.
-        let memory = unsafe { Region::of_file(file.as_fd(), whole, pages) }?;
+        let memory = unsafe { BufferRegion::of_file(file.as_fd(), whole, pages) }?;
         Ok(Self { file, memory })
     }
 
     /// The memory to fill.
-    pub(super) fn memory(&mut self) -> &mut Region {
+    pub(super) fn memory(&mut self) -> &mut BufferRegion {
         &mut self.memory
     }
 
     /// Seals the file. If the kernel refuses, returns a private copy of the bytes. Causes are a filter, or a
     /// child that was forked while the region was being mapped and holds it.
-    pub(super) fn seal(self) -> Result<Result<Sealed, Region>, Errno> {
+    pub(super) fn seal(self) -> Result<Result<SealedMemfd, BufferRegion>, Errno> {
         let Self { file, memory } = self;
         let (len, pages) = (memory.len(), memory.pages());
         drop(memory);
         if rustix::fs::fcntl_add_seals(&file, UNCHANGING | SealFlags::SEAL).is_err() {
-            let mut copy = Region::anonymous(len, pages)?;
+            let mut copy = BufferRegion::anonymous(len, pages)?;
             read_exact(file.as_fd(), copy.as_mut_bytes())?;
             return Ok(Err(copy));
         }
         // SAFETY: the seals just set forbid everybody to write, shorten or punch the file, for
         // ever.
-        let view = unsafe { Region::view(file.as_fd(), len, pages) }?;
-        Ok(Ok(Sealed { file, view }))
+        let view = unsafe { BufferRegion::view(file.as_fd(), len, pages) }?;
+        Ok(Ok(SealedMemfd { file, view }))
     }
 }
 
-impl Sealed {
+impl SealedMemfd {
     /// The first `len` bytes of a memfd that was sealed elsewhere. EPERM without the seals, EINVAL for a
     /// shorter file.
     pub(super) fn open(file: OwnedFd, len: usize) -> Result<Self, Errno> {
@@ -77,17 +77,18 @@ impl Sealed {
         if size < len.max(1) {
             return Err(Errno::INVAL);
         }
-        let whole = len.checked_next_multiple_of(Pages::Huge.size());
-        let has_huge = Pages::for_len(len) == Pages::Huge && whole.is_some_and(|n| n <= size);
-        let pages = if has_huge { Pages::Huge } else { Pages::Base };
+        let whole = len.checked_next_multiple_of(BufferPages::Huge.size());
+        let has_huge =
+            BufferPages::for_len(len) == BufferPages::Huge && whole.is_some_and(|n| n <= size);
+        let pages = if has_huge { BufferPages::Huge } else { BufferPages::Base };
         // SAFETY: the seals that were found forbid everybody to write, shorten or punch the file, for
         // ever, and it reaches to the last page that is mapped.
-        let view = unsafe { Region::view(file.as_fd(), len, pages) }?;
+        let view = unsafe { BufferRegion::view(file.as_fd(), len, pages) }?;
         Ok(Self { file, view })
     }
 
     /// The bytes.
-    pub(super) fn memory(&self) -> &Region {
+    pub(super) fn memory(&self) -> &BufferRegion {
         &self.view
     }
 

@@ -13,14 +13,14 @@ use std::os::fd::BorrowedFd;
 
 /// How bytes went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sent {
+pub enum SendWay {
     /// References to the pages were handed over.
     ByReference,
     /// At least the last bytes were copied by `write(2)`: the kernel refused the other way.
     Copied,
 }
 
-impl Sent {
+impl SendWay {
     /// The way to try first: by reference, unless `to` cannot be written at all. At the reading end of a
     /// pipe, vmsplice would instead overwrite the memory passed to it. This check prevents that.
     pub(crate) fn first(to: BorrowedFd<'_>) -> Self {
@@ -85,17 +85,17 @@ pub(super) fn send_all(
     to: BorrowedFd<'_>,
     len: usize,
     call: &'static str,
-    mut by: Sent,
+    mut by: SendWay,
     interrupts: bool,
-    mut some: impl FnMut(usize, &mut Sent) -> Result<usize, Errno>,
-) -> Result<Sent, SendError> {
+    mut some: impl FnMut(usize, &mut SendWay) -> Result<usize, Errno>,
+) -> Result<SendWay, SendError> {
     let mut taken = 0;
     while taken < len {
         match some(taken, &mut by) {
             Ok(n) => {
                 taken += n;
                 // A short count of write(2) may be the signal's.
-                if interrupts && by == Sent::Copied && taken < len {
+                if interrupts && by == SendWay::Copied && taken < len {
                     return Err(SendError { call: "write", errno: Errno::INTR, taken });
                 }
             }
@@ -105,7 +105,7 @@ pub(super) fn send_all(
                 waited => waited.map_err(|errno| SendError { call: "poll", errno, taken })?,
             },
             Err(errno) => {
-                let call = if by == Sent::Copied { "write" } else { call };
+                let call = if by == SendWay::Copied { "write" } else { call };
                 return Err(SendError { call, errno, taken });
             }
         }

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "vmsplice of memory that this type keeps as it is")]
 
-use super::region::Region;
+use super::region::BufferRegion;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::ops::Range;
@@ -15,17 +15,17 @@ use std::os::fd::BorrowedFd;
 
 /// Memory that never changes again.
 #[derive(Debug)]
-pub(super) struct Still(Region);
+pub(super) struct ReadOnlyMemory(BufferRegion);
 
-impl Still {
+impl ReadOnlyMemory {
     /// Stills an anonymous region.
-    pub(super) fn new(mut memory: Region) -> Result<Self, Errno> {
+    pub(super) fn new(mut memory: BufferRegion) -> Result<Self, Errno> {
         memory.forbid_writing()?;
         Ok(Self(memory))
     }
 
     /// The bytes.
-    pub(super) fn memory(&self) -> &Region {
+    pub(super) fn memory(&self) -> &BufferRegion {
         &self.0
     }
 

@@ -1,8 +1,8 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
-//! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`, `sync_file_range(2)`).
+//! any moment (`read(2)`, `write(2)`, those of [`TransferCall`], `poll(2)`, `sync_file_range(2)`).
 
-use super::lending::Lending;
-use crate::end::End;
+use super::lending::LendingRegion;
+use crate::end::DescriptorEnd;
 use crate::probe::cached;
 use rustix::event::PollFlags;
 use rustix::fs::StatFs;
@@ -14,7 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A call that moves bytes from one descriptor to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transfer {
+pub(crate) enum TransferCall {
     /// `splice(2)`; one side is a pipe.
     Splice,
     /// The same with SPLICE_F_NONBLOCK: EAGAIN if it would have to wait for a pipe.
@@ -27,7 +27,7 @@ pub(crate) enum Transfer {
     FileRange,
 }
 
-impl Transfer {
+impl TransferCall {
     /// The call as its man page names it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Transfer {
 }
 
 /// The kernel calls. Counts are bytes; 0 from a source means its end.
-pub(crate) trait Calls {
+pub(crate) trait CopyCalls {
     /// `read(2)`.
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno>;
     /// `write(2)`.
@@ -56,13 +56,18 @@ pub(crate) trait Calls {
     /// At most `most` bytes from one to the other without passing user space.
     fn transfer(
         &self,
-        how: Transfer,
+        how: TransferCall,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno>;
-    /// `vmsplice(2)` of some of the next `len` bytes, as [`Lending::lend`].
-    fn lend(&self, from: &mut Lending, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
+    /// `vmsplice(2)` of some of the next `len` bytes, as [`LendingRegion::lend`].
+    fn lend(
+        &self,
+        from: &mut LendingRegion,
+        to: BorrowedFd<'_>,
+        len: usize,
+    ) -> Result<usize, Errno> {
         from.lend(to, len)
     }
     /// A new private pipe: reading end, writing end.
@@ -72,9 +77,9 @@ pub(crate) trait Calls {
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
-    /// Whether EAGAIN of a descriptor means that it is not ready, as in [`End::can_wait`].
+    /// Whether EAGAIN of a descriptor means that it is not ready, as in [`DescriptorEnd::can_wait`].
     fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
-        End::can_wait(fd)
+        DescriptorEnd::can_wait(fd)
     }
     /// `sync_file_range(2)`, as [`cached::write_out`].
     fn write_out(&self, file: BorrowedFd<'_>, part: Range<u64>, waits: bool) -> Result<(), Errno> {
@@ -97,9 +102,9 @@ const AT_POSITION: u64 = u64::MAX;
 
 /// The kernel itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kernel;
+pub(crate) struct KernelCalls;
 
-impl Calls for Kernel {
+impl CopyCalls for KernelCalls {
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
         rustix::io::read(from, into)
     }
@@ -118,7 +123,7 @@ impl Calls for Kernel {
 
     fn transfer(
         &self,
-        how: Transfer,
+        how: TransferCall,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
@@ -126,13 +131,13 @@ impl Calls for Kernel {
         // Not SPLICE_F_MORE: it would hold the last part of a message back in a TCP sink.
         let flags = SpliceFlags::empty();
         match how {
-            Transfer::Splice => rustix::pipe::splice(from, None, to, None, most, flags),
-            Transfer::SpliceNow => {
+            TransferCall::Splice => rustix::pipe::splice(from, None, to, None, most, flags),
+            TransferCall::SpliceNow => {
                 rustix::pipe::splice(from, None, to, None, most, SpliceFlags::NONBLOCK)
             }
-            Transfer::Tee => rustix::pipe::tee(from, to, most, flags),
-            Transfer::Sendfile => rustix::fs::sendfile(to, from, None, most),
-            Transfer::FileRange => rustix::fs::copy_file_range(from, None, to, None, most),
+            TransferCall::Tee => rustix::pipe::tee(from, to, most, flags),
+            TransferCall::Sendfile => rustix::fs::sendfile(to, from, None, most),
+            TransferCall::FileRange => rustix::fs::copy_file_range(from, None, to, None, most),
         }
     }
 
@@ -158,7 +163,7 @@ impl Calls for Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::{Copy, Way};
+    use crate::copy::{CopyJob, CopyRoute};
     use rustix::fs::MemfdFlags;
     use std::fs::File;
     use std::io::{Read, Seek, Write};
@@ -172,9 +177,9 @@ mod tests {
         let content: Vec<u8> = (0..3_000_000_u32).map(|number| number as u8).collect();
         from.write_all(&content).unwrap();
         from.rewind().unwrap();
-        assert!(!Kernel.has_own_ranges(to.as_fd()));
-        let copied = Copy::new(&from, &to).run().unwrap();
-        assert_eq!((copied.bytes, copied.way), (3_000_000, Way::ReadWrite));
+        assert!(!KernelCalls.has_own_ranges(to.as_fd()));
+        let copied = CopyJob::new(&from, &to).run().unwrap();
+        assert_eq!((copied.bytes, copied.way), (3_000_000, CopyRoute::ReadWrite));
         let mut found = Vec::new();
         to.rewind().unwrap();
         to.read_to_end(&mut found).unwrap();
@@ -184,6 +189,6 @@ mod tests {
     #[test]
     fn what_is_not_known_may_have_own_ranges() {
         let file = File::open("/proc/self/stat").unwrap();
-        assert!(Kernel.has_own_ranges(file.as_fd()));
+        assert!(KernelCalls.has_own_ranges(file.as_fd()));
     }
 }

@@ -1,20 +1,20 @@
 //! The same bytes to many sinks.
 //!
 //! Each piece is read once and written to each sink. This is exact whatever the writer of the source does
-//! (`route`). With [`Fan::live`] pages of a pipe go by reference instead. The input is spliced into our own
+//! (`route`). With [`FanOut::live`] pages of a pipe go by reference instead. The input is spliced into our own
 //! pipe, `tee(2)` copies each sink's share to a second one, and that is emptied into the sink. So pages are
 //! counted and not copied. The second pipe is empty when `tee` is called and has as many slots as the first,
 //! so a share is complete. If it is not, or anything is refused, the bytes in our pipe and all later ones are
 //! read and written by hand. The source is then polled a few times before sleeping, as in a copy (`polling`).
 //! Sinks are served in turn, and the slowest sets the pace, as in tee(1).
 
-use super::calls::{Calls, Kernel, Transfer};
-use super::memory::Memory;
-use super::outlet::Outlet;
-use super::polling::Polling;
-use super::uncached::PastCache;
-use super::{BUFFER, CopyError, Side, grow};
-use crate::end::{End, Kind};
+use super::calls::{CopyCalls, KernelCalls, TransferCall};
+use super::memory::AlignedBuffer;
+use super::outlet::CopyOutlet;
+use super::polling::SourcePolling;
+use super::uncached::UncachedCalls;
+use super::{BUFFER, CopyError, CopySide, grow};
+use crate::end::{DescriptorEnd, DescriptorKind};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// feed.write_all(b"twice")?;
 /// drop(feed);
 /// let sinks = [to_left, to_right];
-/// let moved = pagewise_lanes::Fan::new(&from, &sinks).run(|_sink, _error| true)?;
+/// let moved = pagewise_lanes::FanOut::new(&from, &sinks).run(|_sink, _error| true)?;
 /// drop(sinks);
 /// let (mut a, mut b) = (String::new(), String::new());
 /// left.read_to_string(&mut a)?;
@@ -40,7 +40,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Fan<'a> {
+pub struct FanOut<'a> {
     from: BorrowedFd<'a>,
     to: Vec<BorrowedFd<'a>>,
     live: bool,
@@ -48,7 +48,7 @@ pub struct Fan<'a> {
     watches: bool,
 }
 
-impl<'a> Fan<'a> {
+impl<'a> FanOut<'a> {
     /// From `from` to all of `to`.
     pub fn new(from: &'a impl AsFd, to: &'a [impl AsFd]) -> Self {
         let to = to.iter().map(AsFd::as_fd).collect();
@@ -65,7 +65,7 @@ impl<'a> Fan<'a> {
         self
     }
 
-    /// Leaves nothing of regular files in the page cache that was not there before, as [`super::Copy::past_cache`].
+    /// Leaves nothing of regular files in the page cache that was not there before, as [`super::CopyJob::past_cache`].
     #[must_use]
     pub fn past_cache(mut self) -> Self {
         self.leaves_cache = true;
@@ -73,7 +73,7 @@ impl<'a> Fan<'a> {
     }
 
     /// Detects that the reader of a sink has closed its end while there is no input. The sink then fails with
-    /// EPIPE (`poll(2)` before each read) before the next write. Input is copied, also with [`Fan::live`].
+    /// EPIPE (`poll(2)` before each read) before the next write. Input is copied, also with [`FanOut::live`].
     #[must_use]
     pub fn watch_sinks(mut self) -> Self {
         self.watches = true;
@@ -87,18 +87,18 @@ impl<'a> Fan<'a> {
     ///
     /// An error of the source, or the error of the sink at which `failed` returned `false`.
     pub fn run(self, failed: impl FnMut(usize, CopyError) -> bool) -> Result<u64, CopyError> {
-        self.run_on(&Kernel, failed)
+        self.run_on(&KernelCalls, failed)
     }
 
     pub(super) fn run_on(
         self,
-        calls: &impl Calls,
+        calls: &impl CopyCalls,
         mut failed: impl FnMut(usize, CopyError) -> bool,
     ) -> Result<u64, CopyError> {
         if !self.leaves_cache {
             return self.spread(calls, failed);
         }
-        let past = PastCache::new(calls, std::iter::once(self.from).chain(self.to.clone()));
+        let past = UncachedCalls::new(calls, std::iter::once(self.from).chain(self.to.clone()));
         let mut has_failed = vec![false; self.to.len()];
         let done = self.spread(&past, |sink, error| {
             has_failed[sink] = true;
@@ -118,17 +118,17 @@ impl<'a> Fan<'a> {
 
     fn spread(
         self,
-        calls: &impl Calls,
+        calls: &impl CopyCalls,
         failed: impl FnMut(usize, CopyError) -> bool,
     ) -> Result<u64, CopyError> {
-        let source = End::of(self.from).map_err(|errno| CopyError {
-            side: Side::Source,
+        let source = DescriptorEnd::of(self.from).map_err(|errno| CopyError {
+            side: CopySide::Source,
             call: "fstat",
             errno,
             moved: 0,
         })?;
-        let is_pipe = |to| End::of(to).is_ok_and(|end| end.kind == Kind::Pipe);
-        let outlets = self.to.iter().map(|&to| Outlet {
+        let is_pipe = |to| DescriptorEnd::of(to).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
+        let outlets = self.to.iter().map(|&to| CopyOutlet {
             calls,
             to,
             moved: 0,
@@ -136,11 +136,11 @@ impl<'a> Fan<'a> {
             interrupts: false,
         });
         let outlets = outlets.map(Some).collect();
-        let polling = Polling::new(source.kind == Kind::Pipe);
+        let polling = SourcePolling::new(source.kind == DescriptorKind::Pipe);
         let watched = self.to.iter().map(|&to| self.watches && is_pipe(to)).collect();
         let mut spread =
-            Spread { calls, from: self.from, polling, outlets, watched, failed, moved: 0 };
-        if self.live && !self.watches && !self.leaves_cache && source.kind == Kind::Pipe {
+            FanOutEngine { calls, from: self.from, polling, outlets, watched, failed, moved: 0 };
+        if self.live && !self.watches && !self.leaves_cache && source.kind == DescriptorKind::Pipe {
             grow(calls, self.from);
             spread.by_reference()?;
         }
@@ -149,11 +149,11 @@ impl<'a> Fan<'a> {
 }
 
 /// A fan-out at work.
-struct Spread<'a, C, F> {
+struct FanOutEngine<'a, C, F> {
     calls: &'a C,
     from: BorrowedFd<'a>,
-    polling: Polling,
-    outlets: Vec<Option<Outlet<'a, C>>>,
+    polling: SourcePolling,
+    outlets: Vec<Option<CopyOutlet<'a, C>>>,
     /// Sinks whose readers are watched.
     watched: Vec<bool>,
     failed: F,
@@ -164,7 +164,7 @@ struct Spread<'a, C, F> {
 type Pipe = (OwnedFd, OwnedFd);
 
 /// The result of sharing the bytes in our pipe.
-enum Shared {
+enum TeeOutcome {
     /// Every sink has it and our pipe is empty.
     Whole,
     /// Every remaining sink has it. Our pipe still holds bytes that a failed one did not take.
@@ -175,14 +175,14 @@ enum Shared {
 
 /// Moves the `held` bytes of our pipe to a sink, by hand if the kernel refuses a splice.
 fn pass(
-    outlet: &mut Outlet<'_, impl Calls>,
+    outlet: &mut CopyOutlet<'_, impl CopyCalls>,
     pipe: &OwnedFd,
     mut held: usize,
 ) -> Result<(), CopyError> {
     if outlet.splice_all(pipe, &mut held)? { Ok(()) } else { outlet.drain(pipe, held) }
 }
 
-impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
+impl<'a, C: CopyCalls, F: FnMut(usize, CopyError) -> bool> FanOutEngine<'a, C, F> {
     /// Moves bytes through our pipes until the source's end or a refusal. [`Self::by_copying`] continues from
     /// there.
     fn by_reference(&mut self) -> Result<(), CopyError> {
@@ -200,9 +200,9 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             };
             self.moved += n as u64;
             match self.share(&first.0, &mut second, n)? {
-                Shared::Whole => {}
-                Shared::ByHand => return Ok(()),
-                Shared::Stale => {
+                TeeOutcome::Whole => {}
+                TeeOutcome::ByHand => return Ok(()),
+                TeeOutcome::Stale => {
                     let Some(fresh) = self.pipe() else { return Ok(()) };
                     (first, capacity) = fresh;
                 }
@@ -225,16 +225,16 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         first: &OwnedFd,
         second: &mut Pipe,
         held: usize,
-    ) -> Result<Shared, CopyError> {
+    ) -> Result<TeeOutcome, CopyError> {
         let alive = |outlets: &[Option<_>]| outlets.iter().rposition(Option::is_some);
-        let Some(last) = alive(&self.outlets) else { return Ok(Shared::Stale) };
+        let Some(last) = alive(&self.outlets) else { return Ok(TeeOutcome::Stale) };
         let mut given = vec![0; self.outlets.len()];
         for index in 0..last {
             if self.outlets[index].is_none() {
                 continue;
             }
             let (from, to) = (first.as_fd(), second.1.as_fd());
-            let Ok(copied) = self.calls.transfer(Transfer::Tee, from, to, held) else {
+            let Ok(copied) = self.calls.transfer(TransferCall::Tee, from, to, held) else {
                 return self.by_hand(first, held, &given);
             };
             given[index] = copied;
@@ -250,7 +250,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             }
         }
         let is_empty = self.serve(last, |outlet| pass(outlet, first, held))?;
-        Ok(if is_empty { Shared::Whole } else { Shared::Stale })
+        Ok(if is_empty { TeeOutcome::Whole } else { TeeOutcome::Stale })
     }
 
     /// Writes to each sink the part of our pipe's `held` bytes that it does not have yet.
@@ -259,24 +259,24 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         pipe: &OwnedFd,
         held: usize,
         given: &[usize],
-    ) -> Result<Shared, CopyError> {
+    ) -> Result<TeeOutcome, CopyError> {
         let mut bytes = vec![0; held];
         let mut have = 0;
         while have < held {
             match self.reader().read(pipe.as_fd(), &mut bytes[have..])? {
-                0 => return Err(self.reader().error(Side::Source, "read", Errno::IO)),
+                0 => return Err(self.reader().error(CopySide::Source, "read", Errno::IO)),
                 n => have += n,
             }
         }
         for (index, given) in given.iter().enumerate() {
             self.serve(index, |outlet| outlet.write_all(&bytes[*given..]))?;
         }
-        Ok(Shared::ByHand)
+        Ok(TeeOutcome::ByHand)
     }
 
     /// What reads for all sinks together.
-    fn reader(&self) -> Outlet<'a, C> {
-        Outlet {
+    fn reader(&self) -> CopyOutlet<'a, C> {
+        CopyOutlet {
             calls: self.calls,
             to: self.from,
             moved: self.moved,
@@ -289,7 +289,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
     fn serve(
         &mut self,
         index: usize,
-        give: impl FnOnce(&mut Outlet<'a, C>) -> Result<(), CopyError>,
+        give: impl FnOnce(&mut CopyOutlet<'a, C>) -> Result<(), CopyError>,
     ) -> Result<bool, CopyError> {
         let Some(outlet) = &mut self.outlets[index] else { return Ok(true) };
         let Err(error) = give(outlet) else { return Ok(true) };
@@ -318,8 +318,9 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             let gone: Vec<bool> =
                 all[1..].iter().map(|sink| sink.revents().contains(PollFlags::ERR)).collect();
             for (index, is_gone) in left.into_iter().zip(gone) {
-                let broken =
-                    |outlet: &mut Outlet<'a, C>| Err(outlet.error(Side::Sink, "poll", Errno::PIPE));
+                let broken = |outlet: &mut CopyOutlet<'a, C>| {
+                    Err(outlet.error(CopySide::Sink, "poll", Errno::PIPE))
+                };
                 if is_gone {
                     self.serve(index, broken)?;
                 }
@@ -329,7 +330,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
 
     /// Reads once and writes to each, until the source's end or until no sink is left.
     fn by_copying(mut self) -> Result<u64, CopyError> {
-        let mut buffer = Memory::new(BUFFER);
+        let mut buffer = AlignedBuffer::new(BUFFER);
         while self.await_source()? {
             let n = self.reader().read(self.from, buffer.bytes())?;
             if n == 0 {

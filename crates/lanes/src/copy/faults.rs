@@ -1,10 +1,10 @@
 //! Refuses every call of every way at its first, second and n-th time with each errno, and shortens it. The
 //! sink must hold the source's bytes exactly, or their beginning together with an error of the refused side.
 
-use super::calls::{Calls, Kernel, Transfer};
-use super::lending::Lending;
-use super::route::Wanted;
-use super::{Copied, Copy, CopyError, Fan, Side};
+use super::calls::{CopyCalls, KernelCalls, TransferCall};
+use super::lending::LendingRegion;
+use super::route::CopyOptions;
+use super::{CopyError, CopyJob, CopyOutcome, CopySide, FanOut};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -18,36 +18,36 @@ const SIZE: usize = 700_001;
 
 /// Which call is made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Call {
+enum FailingCall {
     Read,
     Write,
-    Transfer(Transfer),
+    Transfer(TransferCall),
     Pipe,
     Grow,
     Lend,
 }
 
-const CALLS: [Call; 9] = [
-    Call::Read,
-    Call::Write,
-    Call::Transfer(Transfer::Splice),
-    Call::Transfer(Transfer::Tee),
-    Call::Transfer(Transfer::Sendfile),
-    Call::Transfer(Transfer::FileRange),
-    Call::Pipe,
-    Call::Grow,
-    Call::Lend,
+const CALLS: [FailingCall; 9] = [
+    FailingCall::Read,
+    FailingCall::Write,
+    FailingCall::Transfer(TransferCall::Splice),
+    FailingCall::Transfer(TransferCall::Tee),
+    FailingCall::Transfer(TransferCall::Sendfile),
+    FailingCall::Transfer(TransferCall::FileRange),
+    FailingCall::Pipe,
+    FailingCall::Grow,
+    FailingCall::Lend,
 ];
 
 /// Which of a copy's calls fail: the first, the second, and a later one. A copy grows at most three pipes:
 /// the source's, the sink's and its own.
-fn times(call: Call) -> [u32; 3] {
-    if call == Call::Grow { [1, 2, 3] } else { [1, 2, 5] }
+fn times(call: FailingCall) -> [u32; 3] {
+    if call == FailingCall::Grow { [1, 2, 3] } else { [1, 2, 5] }
 }
 
 /// What happens instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum CallFault {
     Errno(Errno),
     /// The same from then on.
     Lasting(Errno),
@@ -57,23 +57,23 @@ enum Fault {
     Short(usize),
 }
 
-const FAULTS: [Fault; 11] = [
-    Fault::Errno(Errno::NOSYS),
-    Fault::Errno(Errno::PERM),
-    Fault::Errno(Errno::INVAL),
-    Fault::Errno(Errno::OPNOTSUPP),
-    Fault::Errno(Errno::IO),
-    Fault::Errno(Errno::NOSPC),
-    Fault::Errno(Errno::INTR),
-    Fault::Errno(Errno::AGAIN),
-    Fault::Errno(Errno::MFILE),
-    Fault::Short(1_000),
-    Fault::Short(65_537),
+const FAULTS: [CallFault; 11] = [
+    CallFault::Errno(Errno::NOSYS),
+    CallFault::Errno(Errno::PERM),
+    CallFault::Errno(Errno::INVAL),
+    CallFault::Errno(Errno::OPNOTSUPP),
+    CallFault::Errno(Errno::IO),
+    CallFault::Errno(Errno::NOSPC),
+    CallFault::Errno(Errno::INTR),
+    CallFault::Errno(Errno::AGAIN),
+    CallFault::Errno(Errno::MFILE),
+    CallFault::Short(1_000),
+    CallFault::Short(65_537),
 ];
 
 /// The mode of the copy. Each uses different ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum FaultedMode {
     Plain,
     Live,
     Sides,
@@ -88,74 +88,79 @@ const LEND_AFTER: u64 = 100_000;
 
 /// The kernel, except that the `nth` call of one kind fails.
 #[derive(Debug)]
-struct Faulty {
-    call: Call,
+struct FaultyCalls {
+    call: FailingCall,
     nth: u32,
-    fault: Fault,
-    mode: Mode,
+    fault: CallFault,
+    mode: FaultedMode,
     seen: Cell<u32>,
 }
 
-impl Faulty {
-    fn size(&self, call: Call, most: usize) -> Result<usize, Errno> {
+impl FaultyCalls {
+    fn size(&self, call: FailingCall, most: usize) -> Result<usize, Errno> {
         if call != self.call {
             return Ok(most);
         }
         self.seen.set(self.seen.get() + 1);
         assert!(self.seen.get() < 10_000, "an endless copy");
         match self.fault {
-            Fault::Errno(errno) if self.seen.get() == self.nth => Err(errno),
-            Fault::Lasting(errno) if self.seen.get() >= self.nth => Err(errno),
-            Fault::Every(errno) if self.seen.get().is_multiple_of(self.nth) => Err(errno),
-            Fault::Short(most_then) if self.seen.get() >= self.nth => Ok(most.min(most_then)),
+            CallFault::Errno(errno) if self.seen.get() == self.nth => Err(errno),
+            CallFault::Lasting(errno) if self.seen.get() >= self.nth => Err(errno),
+            CallFault::Every(errno) if self.seen.get().is_multiple_of(self.nth) => Err(errno),
+            CallFault::Short(most_then) if self.seen.get() >= self.nth => Ok(most.min(most_then)),
             _ => Ok(most),
         }
     }
 }
 
-impl Calls for Faulty {
+impl CopyCalls for FaultyCalls {
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
-        let most = self.size(Call::Read, into.len())?;
-        Kernel.read(from, &mut into[..most])
+        let most = self.size(FailingCall::Read, into.len())?;
+        KernelCalls.read(from, &mut into[..most])
     }
 
     fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-        Kernel.write(to, &bytes[..self.size(Call::Write, bytes.len())?])
+        KernelCalls.write(to, &bytes[..self.size(FailingCall::Write, bytes.len())?])
     }
 
     fn transfer(
         &self,
-        how: Transfer,
+        how: TransferCall,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno> {
         // A non-blocking splice counts as a splice.
-        let call = if how == Transfer::SpliceNow { Transfer::Splice } else { how };
-        Kernel.transfer(how, from, to, self.size(Call::Transfer(call), most)?)
+        let call = if how == TransferCall::SpliceNow { TransferCall::Splice } else { how };
+        KernelCalls.transfer(how, from, to, self.size(FailingCall::Transfer(call), most)?)
     }
 
-    fn lend(&self, from: &mut Lending, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
-        Kernel.lend(from, to, self.size(Call::Lend, len)?)
+    fn lend(
+        &self,
+        from: &mut LendingRegion,
+        to: BorrowedFd<'_>,
+        len: usize,
+    ) -> Result<usize, Errno> {
+        KernelCalls.lend(from, to, self.size(FailingCall::Lend, len)?)
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
-        self.size(Call::Pipe, 0)?;
-        Kernel.pipe()
+        self.size(FailingCall::Pipe, 0)?;
+        KernelCalls.pipe()
     }
 
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
-        self.size(Call::Grow, 0)?;
-        Kernel.grow(pipe, size)
+        self.size(FailingCall::Grow, 0)?;
+        KernelCalls.grow(pipe, size)
     }
 
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
-        Kernel.wait(fd, ready)
+        KernelCalls.wait(fd, ready)
     }
 
     /// A single EAGAIN comes from a descriptor that is ready by now, whatever its flags are.
     fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
-        self.fault == Fault::Errno(Errno::AGAIN) || Kernel.can_wait(fd)
+        self.fault == CallFault::Errno(Errno::AGAIN) || KernelCalls.can_wait(fd)
     }
 
     /// So that its call is made, and fails, whatever file system the test's directory is on.
@@ -165,7 +170,7 @@ impl Calls for Faulty {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FaultedEnd {
     File,
     Pipe,
     Socket,
@@ -183,21 +188,21 @@ fn content() -> Vec<u8> {
 }
 
 /// A source that gives `content`, and the thread that feeds it.
-fn source(kind: Kind, content: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
+fn source(kind: FaultedEnd, content: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
     let feed = |mut to: Box<dyn Write + Send>| {
         let content = content.to_vec();
         std::thread::spawn(move || drop(to.write_all(&content)))
     };
     match kind {
-        Kind::Pipe => {
+        FaultedEnd::Pipe => {
             let (reader, writer) = std::io::pipe().unwrap();
             (reader.into(), Some(feed(Box::new(writer))))
         }
-        Kind::Socket => {
+        FaultedEnd::Socket => {
             let (near, far) = UnixStream::pair().unwrap();
             (near.into(), Some(feed(Box::new(far))))
         }
-        Kind::File | Kind::Append => {
+        FaultedEnd::File | FaultedEnd::Append => {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(content).unwrap();
             file.rewind().unwrap();
@@ -210,7 +215,7 @@ fn source(kind: Kind, content: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
 type Close = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
 
 /// A sink, and how to close it.
-fn sink(kind: Kind) -> (OwnedFd, Close) {
+fn sink(kind: FaultedEnd) -> (OwnedFd, Close) {
     let collect = |mut from: Box<dyn Read + Send>| -> Close {
         let thread = std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -223,17 +228,17 @@ fn sink(kind: Kind) -> (OwnedFd, Close) {
         })
     };
     match kind {
-        Kind::Pipe => {
+        FaultedEnd::Pipe => {
             let (reader, writer) = std::io::pipe().unwrap();
             (writer.into(), collect(Box::new(reader)))
         }
-        Kind::Socket => {
+        FaultedEnd::Socket => {
             let (near, far) = UnixStream::pair().unwrap();
             (near.into(), collect(Box::new(far)))
         }
-        Kind::File | Kind::Append => {
+        FaultedEnd::File | FaultedEnd::Append => {
             let file = tempfile::NamedTempFile::new().unwrap();
-            let append = kind == Kind::Append;
+            let append = kind == FaultedEnd::Append;
             let open = File::options().write(true).append(append).open(file.path()).unwrap();
             (open.into(), Box::new(move |_fd| std::fs::read(file.path()).unwrap()))
         }
@@ -242,19 +247,19 @@ fn sink(kind: Kind) -> (OwnedFd, Close) {
 
 /// One copy with a fault: its result, and the bytes that the sink got.
 fn run(
-    from: Kind,
-    to: Kind,
+    from: FaultedEnd,
+    to: FaultedEnd,
     content: &[u8],
-    faulty: &Faulty,
-) -> (Result<Copied, CopyError>, Vec<u8>) {
+    faulty: &FaultyCalls,
+) -> (Result<CopyOutcome, CopyError>, Vec<u8>) {
     let (input, feeder) = source(from, content);
     let (output, close) = sink(to);
-    let mut copy = Copy::new(&input, &output);
-    let is_live = matches!(faulty.mode, Mode::Live | Mode::Sides);
-    copy.wanted = Wanted { live: is_live, sides: faulty.mode == Mode::Sides };
+    let mut copy = CopyJob::new(&input, &output);
+    let is_live = matches!(faulty.mode, FaultedMode::Live | FaultedMode::Sides);
+    copy.wanted = CopyOptions { live: is_live, sides: faulty.mode == FaultedMode::Sides };
     copy.grows_source = is_live;
-    copy.leaves_cache = faulty.mode == Mode::PastCache;
-    copy.lend_after = (faulty.mode == Mode::Lend).then_some(LEND_AFTER);
+    copy.leaves_cache = faulty.mode == FaultedMode::PastCache;
+    copy.lend_after = (faulty.mode == FaultedMode::Lend).then_some(LEND_AFTER);
     let result = copy.run_on(faulty, |_| {});
     drop(input);
     let bytes = close(output);
@@ -265,7 +270,12 @@ fn run(
 }
 
 /// What must hold after a copy that met `faulty`.
-fn judge(faulty: &Faulty, result: Result<Copied, CopyError>, bytes: &[u8], content: &[u8]) {
+fn judge(
+    faulty: &FaultyCalls,
+    result: Result<CopyOutcome, CopyError>,
+    bytes: &[u8],
+    content: &[u8],
+) {
     match result {
         Ok(copied) => {
             assert_eq!(copied.bytes, content.len() as u64);
@@ -273,12 +283,12 @@ fn judge(faulty: &Faulty, result: Result<Copied, CopyError>, bytes: &[u8], conte
         }
         Err(error) => {
             let side = match (faulty.call, error.errno) {
-                (Call::Read, _) => Side::Source,
-                (Call::Write, _) => Side::Sink,
+                (FailingCall::Read, _) => CopySide::Source,
+                (FailingCall::Write, _) => CopySide::Sink,
                 (other, _) => panic!("a refused {other:?} must be got round: {error}"),
             };
             assert_eq!(error.side, side, "{error}");
-            let faults = [Fault::Errno(error.errno), Fault::Lasting(error.errno)];
+            let faults = [CallFault::Errno(error.errno), CallFault::Lasting(error.errno)];
             assert!(faults.contains(&faulty.fault), "{error}");
             assert_eq!(error.moved, bytes.len() as u64);
             assert!(content.starts_with(bytes), "what arrived is not the beginning");
@@ -290,12 +300,17 @@ fn judge(faulty: &Faulty, result: Result<Copied, CopyError>, bytes: &[u8], conte
 fn a_refused_or_short_call_loses_nothing() {
     let content = content();
     let (mut cases, mut met) = (0, 0);
-    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
-        for to in [Kind::File, Kind::Pipe, Kind::Socket, Kind::Append] {
+    for from in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket] {
+        for to in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket, FaultedEnd::Append] {
             for (call, nth) in CALLS.iter().flat_map(|c| times(*c).map(|n| (*c, n))) {
                 for fault in FAULTS {
-                    for mode in [Mode::Plain, Mode::Live, Mode::Sides, Mode::Lend] {
-                        let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
+                    for mode in [
+                        FaultedMode::Plain,
+                        FaultedMode::Live,
+                        FaultedMode::Sides,
+                        FaultedMode::Lend,
+                    ] {
+                        let faulty = FaultyCalls { call, nth, fault, mode, seen: Cell::new(0) };
                         let (result, bytes) = run(from, to, &content, &faulty);
                         met += u32::from(faulty.seen.get() >= nth);
                         cases += 1;
@@ -311,12 +326,17 @@ fn a_refused_or_short_call_loses_nothing() {
 
 /// One copy that signals interrupt, run until it ends: how often it was interrupted, and the bytes that the
 /// sink got.
-fn run_interrupted(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (u32, Vec<u8>) {
+fn run_interrupted(
+    from: FaultedEnd,
+    to: FaultedEnd,
+    content: &[u8],
+    faulty: &FaultyCalls,
+) -> (u32, Vec<u8>) {
     let (input, feeder) = source(from, content);
     let (output, close) = sink(to);
-    let mut copy = Copy::new(&input, &output);
-    let is_live = matches!(faulty.mode, Mode::Live | Mode::Sides);
-    copy.wanted = Wanted { live: is_live, sides: faulty.mode == Mode::Sides };
+    let mut copy = CopyJob::new(&input, &output);
+    let is_live = matches!(faulty.mode, FaultedMode::Live | FaultedMode::Sides);
+    copy.wanted = CopyOptions { live: is_live, sides: faulty.mode == FaultedMode::Sides };
     let mut engine = copy.engine(faulty, |_| {}).unwrap();
     engine.outlet.interrupts = true;
     let mut times = 0;
@@ -340,12 +360,12 @@ fn run_interrupted(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (u3
 fn an_interrupted_copy_goes_on_where_it_stopped() {
     let content = content();
     let mut times = 0;
-    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
-        for to in [Kind::File, Kind::Pipe, Kind::Socket, Kind::Append] {
+    for from in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket] {
+        for to in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket, FaultedEnd::Append] {
             for (call, nth) in CALLS.iter().flat_map(|call| [2, 3].map(|nth| (*call, nth))) {
-                for mode in [Mode::Plain, Mode::Live, Mode::Sides] {
-                    let fault = Fault::Every(Errno::INTR);
-                    let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
+                for mode in [FaultedMode::Plain, FaultedMode::Live, FaultedMode::Sides] {
+                    let fault = CallFault::Every(Errno::INTR);
+                    let faulty = FaultyCalls { call, nth, fault, mode, seen: Cell::new(0) };
                     let (interrupted, bytes) = run_interrupted(from, to, &content, &faulty);
                     assert!(bytes == content, "{from:?} to {to:?}: {faulty:?}");
                     times += interrupted;
@@ -359,14 +379,15 @@ fn an_interrupted_copy_goes_on_where_it_stopped() {
 #[test]
 fn past_the_cache_a_refused_or_short_call_loses_nothing() {
     let content = content();
-    for from in [Kind::File, Kind::Pipe] {
-        for to in [Kind::File, Kind::Pipe, Kind::Append] {
-            for (call, nth) in
-                [Call::Read, Call::Write].into_iter().flat_map(|c| times(c).map(|n| (c, n)))
+    for from in [FaultedEnd::File, FaultedEnd::Pipe] {
+        for to in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Append] {
+            for (call, nth) in [FailingCall::Read, FailingCall::Write]
+                .into_iter()
+                .flat_map(|c| times(c).map(|n| (c, n)))
             {
                 for fault in FAULTS {
-                    let (mode, seen) = (Mode::PastCache, Cell::new(0));
-                    let faulty = Faulty { call, nth, fault, mode, seen };
+                    let (mode, seen) = (FaultedMode::PastCache, Cell::new(0));
+                    let faulty = FaultyCalls { call, nth, fault, mode, seen };
                     let (result, bytes) = run(from, to, &content, &faulty);
                     judge(&faulty, result, &bytes, &content);
                 }
@@ -378,11 +399,12 @@ fn past_the_cache_a_refused_or_short_call_loses_nothing() {
 #[test]
 fn eagain_of_what_blocks_is_an_error_of_its_side() {
     let content = content();
-    for to in [Kind::File, Kind::Pipe, Kind::Socket] {
-        for call in [Call::Read, Call::Write] {
-            let fault = Fault::Lasting(Errno::AGAIN);
-            let faulty = Faulty { call, nth: 2, fault, mode: Mode::Plain, seen: Cell::new(0) };
-            let (result, bytes) = run(Kind::Pipe, to, &content, &faulty);
+    for to in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket] {
+        for call in [FailingCall::Read, FailingCall::Write] {
+            let fault = CallFault::Lasting(Errno::AGAIN);
+            let faulty =
+                FaultyCalls { call, nth: 2, fault, mode: FaultedMode::Plain, seen: Cell::new(0) };
+            let (result, bytes) = run(FaultedEnd::Pipe, to, &content, &faulty);
             assert_eq!(result.map_err(|error| error.errno), Err(Errno::AGAIN));
             judge(&faulty, result, &bytes, &content);
         }
@@ -403,29 +425,29 @@ const ONCE: [Errno; 7] = [
 #[test]
 fn the_error_of_a_connection_is_not_got_round() {
     let content = content();
-    let splice = Call::Transfer(Transfer::Splice);
+    let splice = FailingCall::Transfer(TransferCall::Splice);
     for errno in ONCE {
         let faulty = |call, mode| {
-            let fault = Fault::Errno(errno);
-            Faulty { call, nth: 2, fault, mode, seen: Cell::new(0) }
+            let fault = CallFault::Errno(errno);
+            FaultyCalls { call, nth: 2, fault, mode, seen: Cell::new(0) }
         };
         for (from, call, mode) in [
-            (Kind::Pipe, splice, Mode::Live),
-            (Kind::Pipe, splice, Mode::Sides),
-            (Kind::File, Call::Transfer(Transfer::Sendfile), Mode::Live),
+            (FaultedEnd::Pipe, splice, FaultedMode::Live),
+            (FaultedEnd::Pipe, splice, FaultedMode::Sides),
+            (FaultedEnd::File, FailingCall::Transfer(TransferCall::Sendfile), FaultedMode::Live),
         ] {
-            let (result, bytes) = run(from, Kind::Socket, &content, &faulty(call, mode));
+            let (result, bytes) = run(from, FaultedEnd::Socket, &content, &faulty(call, mode));
             let error = result.unwrap_err();
             let moved = bytes.len() as u64;
-            assert_eq!((error.side, error.errno, error.moved), (Side::Sink, errno, moved));
+            assert_eq!((error.side, error.errno, error.moved), (CopySide::Sink, errno, moved));
         }
         // A file on a network, which the first call reads, gives it again, by the call that names the side.
-        let first = Faulty { nth: 1, ..faulty(splice, Mode::Live) };
-        let (result, bytes) = run(Kind::File, Kind::Pipe, &content, &first);
+        let first = FaultyCalls { nth: 1, ..faulty(splice, FaultedMode::Live) };
+        let (result, bytes) = run(FaultedEnd::File, FaultedEnd::Pipe, &content, &first);
         assert!(result.is_ok() && bytes == content, "{errno}: {result:?}");
-        let sinks = [Kind::Socket, Kind::Pipe];
+        let sinks = [FaultedEnd::Socket, FaultedEnd::Pipe];
         let (result, errors, got) =
-            fan_out(Kind::Pipe, &sinks, &content, &faulty(splice, Mode::Live));
+            fan_out(FaultedEnd::Pipe, &sinks, &content, &faulty(splice, FaultedMode::Live));
         assert_eq!(
             errors.iter().map(|(sink, e)| (*sink, e.errno)).collect::<Vec<_>>(),
             [(0, errno)]
@@ -438,13 +460,13 @@ fn the_error_of_a_connection_is_not_got_round() {
 type Fanned = (Result<u64, CopyError>, Vec<(usize, CopyError)>, Vec<Vec<u8>>);
 
 /// One fan-out with a fault: its result, the errors of sinks, and the bytes that each sink got.
-fn fan_out(from: Kind, to: &[Kind], content: &[u8], faulty: &Faulty) -> Fanned {
+fn fan_out(from: FaultedEnd, to: &[FaultedEnd], content: &[u8], faulty: &FaultyCalls) -> Fanned {
     let (input, feeder) = source(from, content);
     let (outputs, close): (Vec<_>, Vec<_>) = to.iter().map(|kind| sink(*kind)).unzip();
     let mut errors = Vec::new();
-    let fan = Fan::new(&input, &outputs);
-    let fan = if faulty.mode == Mode::Live { fan.live() } else { fan };
-    let fan = if faulty.mode == Mode::PastCache { fan.past_cache() } else { fan };
+    let fan = FanOut::new(&input, &outputs);
+    let fan = if faulty.mode == FaultedMode::Live { fan.live() } else { fan };
+    let fan = if faulty.mode == FaultedMode::PastCache { fan.past_cache() } else { fan };
     let result = fan.run_on(faulty, |sink, error| {
         errors.push((sink, error));
         true
@@ -460,24 +482,31 @@ fn fan_out(from: Kind, to: &[Kind], content: &[u8], faulty: &Faulty) -> Fanned {
 #[test]
 fn a_fan_out_gives_every_sink_the_same() {
     let content = content();
-    let sinks = [Kind::Pipe, Kind::File, Kind::Socket, Kind::Append, Kind::Pipe];
-    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
+    let sinks = [
+        FaultedEnd::Pipe,
+        FaultedEnd::File,
+        FaultedEnd::Socket,
+        FaultedEnd::Append,
+        FaultedEnd::Pipe,
+    ];
+    for from in [FaultedEnd::File, FaultedEnd::Pipe, FaultedEnd::Socket] {
         for (call, nth) in CALLS.iter().flat_map(|c| [1, 2, 7].map(|n| (*c, n))) {
-            for (fault, mode) in FAULTS
-                .iter()
-                .flat_map(|f| [(*f, Mode::Plain), (*f, Mode::Live), (*f, Mode::PastCache)])
-            {
-                let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
+            for (fault, mode) in FAULTS.iter().flat_map(|f| {
+                [(*f, FaultedMode::Plain), (*f, FaultedMode::Live), (*f, FaultedMode::PastCache)]
+            }) {
+                let faulty = FaultyCalls { call, nth, fault, mode, seen: Cell::new(0) };
                 let (result, errors, got) = fan_out(from, &sinks, &content, &faulty);
                 let failed = |sink: usize| errors.iter().find(|(index, _)| *index == sink);
                 for (sink, bytes) in got.iter().enumerate() {
                     let outcome = match failed(sink) {
                         Some((_, error)) => Err(*error),
-                        None => result.map(|bytes| Copied { bytes, way: super::Way::Splice }),
+                        None => {
+                            result.map(|bytes| CopyOutcome { bytes, way: super::CopyRoute::Splice })
+                        }
                     };
                     match (outcome, result) {
                         (Err(error), Err(source)) if error == source => {
-                            assert_eq!(error.side, Side::Source, "{error}");
+                            assert_eq!(error.side, CopySide::Source, "{error}");
                             assert!(content.starts_with(bytes));
                         }
                         _ => judge(&faulty, outcome, bytes, &content),

@@ -9,7 +9,7 @@
 //! in place without a child process. It ends for good when a reader keeps pages: the kernel would copy them once more.
 //! Each round shares the page tables of the whole process, which only a small process can afford.
 
-use crate::buffer::{Dropped, Pages, Sent};
+use crate::buffer::{BufferPages, Dropped, SendWay};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
@@ -25,7 +25,7 @@ pub(super) const PIECE: usize = super::PIPE;
 
 /// Smaller pieces are written: the pipe combines them in a page, while each loan takes a slot.
 pub(super) fn least() -> usize {
-    Pages::Base.size()
+    BufferPages::Base.size()
 }
 
 /// If a round has more page faults, readers must have kept pages. A huge page that came back takes one.
@@ -33,21 +33,21 @@ const MOST_FAULTS: u64 = 64;
 
 /// A region whose pages are lent to one pipe.
 #[derive(Debug)]
-pub(super) struct Lending {
+pub(super) struct LendingRegion {
     region: Dropped,
     /// Page faults of this thread when the round began.
     faults: u64,
 }
 
-impl Lending {
+impl LendingRegion {
     /// A region for the pipe `to`. `None` if lending would be no faster than copying.
     pub(super) fn begin(to: BorrowedFd<'_>) -> Option<Self> {
-        if Sent::first_of_memory(to) == Sent::Copied {
+        if SendWay::first_of_memory(to) == SendWay::Copied {
             return None;
         }
-        let mut region = Dropped::returning(REGION, Pages::Huge).ok()?;
+        let mut region = Dropped::returning(REGION, BufferPages::Huge).ok()?;
         region.make_huge();
-        let is_huge = region.page_size().is_ok_and(|size| size > Pages::Base.size());
+        let is_huge = region.page_size().is_ok_and(|size| size > BufferPages::Base.size());
         (is_huge && region.returns_without_child()).then(|| Self { region, faults: faults() })
     }
 
@@ -79,7 +79,7 @@ impl Lending {
     pub(super) fn lend(&mut self, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
         let flags = rustix::pipe::SpliceFlags::empty();
         let refused = |_bytes: &[u8]| Err(Errno::OPNOTSUPP);
-        self.region.give_some(to, len, flags, &mut Sent::ByReference, refused)
+        self.region.give_some(to, len, flags, &mut SendWay::ByReference, refused)
     }
 }
 
@@ -91,8 +91,8 @@ fn faults() -> u64 {
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
-    use super::Lending;
-    use crate::{Copy, Way};
+    use super::LendingRegion;
+    use crate::{CopyJob, CopyRoute};
     use rustix::pipe::SpliceFlags;
     use std::fs::File;
     use std::io::{PipeReader, Read, Seek, Write};
@@ -112,7 +112,7 @@ mod tests {
     fn lent(
         content: &[u8],
         read: impl FnOnce(PipeReader) -> Vec<u8> + Send,
-    ) -> (Vec<Way>, Vec<u8>) {
+    ) -> (Vec<CopyRoute>, Vec<u8>) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
         file.rewind().unwrap();
@@ -120,11 +120,11 @@ mod tests {
         let mut ways = Vec::new();
         let got = std::thread::scope(|scope| {
             let got = scope.spawn(|| read(reader));
-            let mut copy = Copy::new(&file, &writer).lend();
+            let mut copy = CopyJob::new(&file, &writer).lend();
             copy.lend_after = Some(MIB as u64);
             copy.run_watched(|step| ways.push(step.way)).unwrap();
             ways.dedup();
-            if Lending::begin(writer.as_fd()).is_none() {
+            if LendingRegion::begin(writer.as_fd()).is_none() {
                 println!("SKIP lending: no huge page, or pages do not come back");
                 ways.clear();
             }
@@ -145,7 +145,7 @@ mod tests {
         let content = content(100 * MIB);
         let (ways, got) = lent(&content, read_all);
         assert!(got == content);
-        assert!(ways.is_empty() || ways == [Way::ReadWrite, Way::Lend], "{ways:?}");
+        assert!(ways.is_empty() || ways == [CopyRoute::ReadWrite, CopyRoute::Lend], "{ways:?}");
     }
 
     #[test]
@@ -177,13 +177,17 @@ mod tests {
             got
         });
         assert!(got == content);
-        assert!(ways.is_empty() || ways == [Way::ReadWrite, Way::Lend, Way::ReadWrite], "{ways:?}");
+        assert!(
+            ways.is_empty()
+                || ways == [CopyRoute::ReadWrite, CopyRoute::Lend, CopyRoute::ReadWrite],
+            "{ways:?}"
+        );
     }
 
     #[test]
     fn only_pipes_are_lent_pages() {
         let file = tempfile::tempfile().unwrap();
-        assert!(Lending::begin(file.as_fd()).is_none_or(|mut lending| {
+        assert!(LendingRegion::begin(file.as_fd()).is_none_or(|mut lending| {
             lending.space(10).unwrap().fill(1);
             lending.lend(file.as_fd(), 10) == Err(rustix::io::Errno::OPNOTSUPP)
         }));

@@ -7,19 +7,19 @@
 ///
 /// ```
 /// use std::io::Read;
-/// let mut memory = pagewise_lanes::copy::Memory::new(4096);
+/// let mut memory = pagewise_lanes::copy::AlignedBuffer::new(4096);
 /// let n = std::fs::File::open("/proc/self/exe")?.read(memory.bytes())?;
 /// assert_eq!(memory.bytes()[..n.min(4)], *b"\x7fELF");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Memory {
+pub struct AlignedBuffer {
     bytes: Vec<u8>,
     start: usize,
     size: usize,
 }
 
-impl Memory {
+impl AlignedBuffer {
     /// `size` bytes, all zero.
     #[must_use]
     pub fn new(size: usize) -> Self {
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn begins_on_a_page() {
         for size in [1, 1_000, 256 * 1024] {
-            let mut memory = Memory::new(size);
+            let mut memory = AlignedBuffer::new(size);
             assert_eq!(memory.bytes().len(), size);
             assert_eq!(memory.bytes().as_ptr().addr() % rustix::param::page_size(), 0);
         }

@@ -3,7 +3,7 @@
 //! Exact means: the sink gets what the source's reader would have got, whatever the writer of the
 //! source does meanwhile. So bytes pass through our memory wherever references could show a later
 //! change (`route`), and the capacity of the source's pipe stays unchanged, because a writer that
-//! passes pages by reference may rely on it. [`Copy::live`] and [`Copy::grow_source`] give both up for
+//! passes pages by reference may rely on it. [`CopyJob::live`] and [`CopyJob::grow_source`] give both up for
 //! speed.
 //!
 //! The ways of `route` are tried in order. If a way fails, the next one is used. All of them
@@ -15,9 +15,9 @@
 //!
 //! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and a
 //! sink's pipe after 64 KiB, grow to [`PIPE`], or as near as the user's limits allow,
-//! unless the capacity was changed before. [`Copy::keep_capacity`] changes neither end.
-//! [`Copy::past_cache`] leaves the page cache of files as it was (`uncached`).
-//! [`Copy::lend`] has long inputs copied into pipes once, not twice (`lending`).
+//! unless the capacity was changed before. [`CopyJob::keep_capacity`] changes neither end.
+//! [`CopyJob::past_cache`] leaves the page cache of files as it was (`uncached`).
+//! [`CopyJob::lend`] has long inputs copied into pipes once, not twice (`lending`).
 //! For spliced pieces in close order it looks a few times before it sleeps (`polling`). It waits for a
 //! descriptor with O_NONBLOCK and leaves the flag. Overhead before the first byte: two `fstat`, two
 //! `fcntl`, and one `fstatfs` between files; growing a pipe takes one to three calls later.
@@ -34,22 +34,22 @@ mod route;
 mod trail;
 mod uncached;
 
-use crate::end::{End, Kind};
-use calls::{Calls, Kernel};
-use engine::Engine;
-use outlet::Outlet;
+use crate::end::{DescriptorEnd, DescriptorKind};
+use calls::{CopyCalls, KernelCalls};
+use engine::CopyEngine;
+use outlet::CopyOutlet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub use fan::Fan;
-pub use memory::Memory;
-pub use resumable::Resumable;
-use route::Wanted;
-pub use route::Way;
-use uncached::PastCache;
+pub use fan::FanOut;
+pub use memory::AlignedBuffer;
+pub use resumable::ResumableCopy;
+use route::CopyOptions;
+pub use route::CopyRoute;
 pub use uncached::Uncached;
+use uncached::UncachedCalls;
 
 /// Bytes of the buffer between `read` and `write`.
 pub const BUFFER: usize = 256 * 1024;
@@ -62,7 +62,7 @@ pub const PIPE: usize = 1024 * 1024;
 
 /// The side that an error is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum CopySide {
     /// The source could not be read.
     Source,
     /// The sink could not be written.
@@ -73,7 +73,7 @@ pub enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyError {
     /// The side it is of.
-    pub side: Side,
+    pub side: CopySide,
     /// The call, as its man page names it.
     pub call: &'static str,
     /// The kernel's error.
@@ -86,8 +86,8 @@ impl std::fmt::Display for CopyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { side, call, errno, moved } = self;
         let side = match side {
-            Side::Source => "source",
-            Side::Sink => "sink",
+            CopySide::Source => "source",
+            CopySide::Sink => "sink",
         };
         write!(f, "`{call}` on the {side} failed after {moved} bytes: {errno}")
     }
@@ -103,21 +103,21 @@ impl From<CopyError> for std::io::Error {
 
 /// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyOutcome {
     /// Bytes moved.
     pub bytes: u64,
     /// The way that moved the last of them.
-    pub way: Way,
+    pub way: CopyRoute,
 }
 
 /// Bytes that have just been moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct CopyStep {
     /// Bytes moved so far, including these.
     pub moved: u64,
     /// The way that moved these.
-    pub way: Way,
-    /// Time spent in calls on the source, if [`Copy::tell_sides`] requested it.
+    pub way: CopyRoute,
+    /// Time spent in calls on the source, if [`CopyJob::tell_sides`] requested it.
     pub source: Duration,
     /// Time spent in calls on the sink, likewise.
     pub sink: Duration,
@@ -133,7 +133,7 @@ pub struct Step {
 /// from.write_all(b"0123456789")?;
 /// from.rewind()?;
 /// let (mut reader, writer) = std::io::pipe()?;
-/// let copied = pagewise_lanes::Copy::new(&from, &writer).limit(4).run()?;
+/// let copied = pagewise_lanes::CopyJob::new(&from, &writer).limit(4).run()?;
 /// drop(writer);
 /// let mut text = String::new();
 /// reader.read_to_string(&mut text)?;
@@ -141,10 +141,10 @@ pub struct Step {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Copy<'a> {
+pub struct CopyJob<'a> {
     from: BorrowedFd<'a>,
     to: BorrowedFd<'a>,
-    wanted: Wanted,
+    wanted: CopyOptions,
     limit: Option<u64>,
     grows_source: bool,
     grows_sink: bool,
@@ -154,7 +154,7 @@ pub struct Copy<'a> {
     stop: Option<&'a AtomicBool>,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> CopyJob<'a> {
     /// A copy from `from` to `to` until the end of the source.
     pub fn new(from: &'a impl AsFd, to: &'a impl AsFd) -> Self {
         Self::between(from.as_fd(), to.as_fd())
@@ -166,7 +166,7 @@ impl<'a> Copy<'a> {
         Self {
             from,
             to,
-            wanted: Wanted { live: false, sides: false },
+            wanted: CopyOptions { live: false, sides: false },
             limit: None,
             grows_source: false,
             grows_sink: true,
@@ -214,7 +214,7 @@ impl<'a> Copy<'a> {
     /// let zero = std::fs::File::open("/dev/zero")?;
     /// let null = std::fs::File::options().write(true).open("/dev/null")?;
     /// let stop = AtomicBool::new(false);
-    /// let copy = pagewise_lanes::Copy::new(&zero, &null).until(&stop);
+    /// let copy = pagewise_lanes::CopyJob::new(&zero, &null).until(&stop);
     /// let copied = copy.run_watched(|step| stop.store(step.moved > 1_000_000, Relaxed))?;
     /// assert!(copied.bytes > 1_000_000);
     /// # Ok::<(), std::io::Error>(())
@@ -237,7 +237,7 @@ impl<'a> Copy<'a> {
     /// let from = std::fs::File::open("/proc/self/exe")?;
     /// let (reader, writer) = std::io::pipe()?;
     /// let counts = std::thread::spawn(move || std::io::copy(&mut &reader, &mut std::io::sink()));
-    /// let copied = pagewise_lanes::Copy::new(&from, &writer).lend().run()?;
+    /// let copied = pagewise_lanes::CopyJob::new(&from, &writer).lend().run()?;
     /// drop(writer);
     /// assert_eq!(counts.join().unwrap()?, copied.bytes);
     /// # Ok::<(), std::io::Error>(())
@@ -256,7 +256,7 @@ impl<'a> Copy<'a> {
     /// ```
     /// let from = std::fs::File::open("/proc/self/exe")?;
     /// let to = tempfile::tempfile()?;
-    /// let copied = pagewise_lanes::Copy::new(&from, &to).past_cache().run()?;
+    /// let copied = pagewise_lanes::CopyJob::new(&from, &to).past_cache().run()?;
     /// assert_eq!(copied.bytes, to.metadata()?.len());
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -273,7 +273,7 @@ impl<'a> Copy<'a> {
         self
     }
 
-    /// Reports in each [`Step`] the time spent waiting for and moving on either side. Moves only by
+    /// Reports in each [`CopyStep`] the time spent waiting for and moving on either side. Moves only by
     /// ways that can measure it: through a pipe of our own, or by read and write.
     #[must_use]
     pub fn tell_sides(mut self) -> Self {
@@ -287,7 +287,7 @@ impl<'a> Copy<'a> {
     ///
     /// The first error of a side that no other way avoids, with the bytes moved so far.
     /// EPIPE comes with SIGPIPE unless the caller ignores it.
-    pub fn run(self) -> Result<Copied, CopyError> {
+    pub fn run(self) -> Result<CopyOutcome, CopyError> {
         self.run_watched(|_| {})
     }
 
@@ -295,50 +295,59 @@ impl<'a> Copy<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Copy::run`].
-    pub fn run_watched(self, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
-        self.run_on(&Kernel, progress)
+    /// As [`CopyJob::run`].
+    pub fn run_watched(self, progress: impl FnMut(CopyStep)) -> Result<CopyOutcome, CopyError> {
+        self.run_on(&KernelCalls, progress)
     }
 
-    fn run_on(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
+    fn run_on(
+        self,
+        calls: &impl CopyCalls,
+        progress: impl FnMut(CopyStep),
+    ) -> Result<CopyOutcome, CopyError> {
         if !self.leaves_cache {
             return self.run_ways(calls, progress);
         }
-        let past = PastCache::new(calls, [self.from, self.to]);
+        let past = UncachedCalls::new(calls, [self.from, self.to]);
         let done = self.run_ways(&past, progress);
         let moved = done.map_or_else(|error| error.moved, |copied| copied.bytes);
         let first = past.finish(moved).into_iter().next();
         done.and_then(|copied| first.map_or(Ok(copied), |(_, error)| Err(error)))
     }
 
-    fn run_ways(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
+    fn run_ways(
+        self,
+        calls: &impl CopyCalls,
+        progress: impl FnMut(CopyStep),
+    ) -> Result<CopyOutcome, CopyError> {
         self.engine(calls, progress)?.run()
     }
 
-    fn engine<'c, C: Calls, P: FnMut(Step)>(
+    fn engine<'c, C: CopyCalls, P: FnMut(CopyStep)>(
         &self,
         calls: &'c C,
         progress: P,
-    ) -> Result<Engine<'c, C, P>, CopyError>
+    ) -> Result<CopyEngine<'c, C, P>, CopyError>
     where
         'a: 'c,
     {
         let reported = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
-        let from = End::of(self.from).map_err(|e| reported(Side::Source, e))?;
-        let to = End::of(self.to).map_err(|e| reported(Side::Sink, e))?;
-        if self.grows_source && from.kind == Kind::Pipe {
+        let from = DescriptorEnd::of(self.from).map_err(|e| reported(CopySide::Source, e))?;
+        let to = DescriptorEnd::of(self.to).map_err(|e| reported(CopySide::Sink, e))?;
+        if self.grows_source && from.kind == DescriptorKind::Pipe {
             grow(calls, self.from);
         }
-        let grows = self.grows_sink && to.kind == Kind::Pipe;
-        let outlet = Outlet { calls, to: self.to, moved: 0, grows, interrupts: false };
+        let grows = self.grows_sink && to.kind == DescriptorKind::Pipe;
+        let outlet = CopyOutlet { calls, to: self.to, moved: 0, grows, interrupts: false };
         let ways = route::ways(from, to, self.wanted, || calls.has_own_ranges(self.to));
-        let mut engine = Engine::new((self.from, from), outlet, ways, progress);
+        let mut engine = CopyEngine::new((self.from, from), outlet, ways, progress);
         engine.buffer = buffer(to.kind);
         if self.leaves_cache {
             // A folio that reaches over the end of a piece is read from the disk twice.
             (engine.buffer, engine.first) = (LARGE_BUFFER, LARGE_BUFFER);
         }
-        engine.lend_after = self.lend_after.filter(|_| to.kind == Kind::Pipe && !self.leaves_cache);
+        engine.lend_after =
+            self.lend_after.filter(|_| to.kind == DescriptorKind::Pipe && !self.leaves_cache);
         engine.limit = self.limit;
         engine.stop = self.stop;
         engine.is_timed = self.wanted.sides;
@@ -347,16 +356,20 @@ impl<'a> Copy<'a> {
 }
 
 /// Bytes of the buffer in front of a sink.
-const fn buffer(to: Kind) -> usize {
+const fn buffer(to: DescriptorKind) -> usize {
     match to {
-        Kind::Regular | Kind::Socket => LARGE_BUFFER,
-        Kind::Pipe | Kind::Terminal | Kind::Null | Kind::Device | Kind::Other => BUFFER,
+        DescriptorKind::Regular | DescriptorKind::Socket => LARGE_BUFFER,
+        DescriptorKind::Pipe
+        | DescriptorKind::Terminal
+        | DescriptorKind::Null
+        | DescriptorKind::Device
+        | DescriptorKind::Other => BUFFER,
     }
 }
 
 /// Grows a pipe to [`PIPE`], or as near as allowed. Returns its resulting capacity, or 0. A pipe that stays
 /// small, or does not show its capacity, is only slower.
-fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
+fn grow(calls: &impl CopyCalls, pipe: BorrowedFd<'_>) -> usize {
     calls.grow(pipe, PIPE).unwrap_or(0)
 }
 
@@ -364,7 +377,7 @@ fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
 ///
 /// # Errors
 ///
-/// As [`Copy::run`].
+/// As [`CopyJob::run`].
 ///
 /// # Examples
 ///
@@ -379,8 +392,8 @@ fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
 /// assert_eq!(std::io::read_to_string(&file)?, "through a pipe into a file");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn copy(from: &impl AsFd, to: &impl AsFd) -> Result<Copied, CopyError> {
-    Copy::new(from, to).run()
+pub fn copy(from: &impl AsFd, to: &impl AsFd) -> Result<CopyOutcome, CopyError> {
+    CopyJob::new(from, to).run()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The sink's side of a copy. Writes all of some bytes, from memory or from our own pipe, into one
 //! descriptor, and waits on EAGAIN. Its errors are the sink's.
 
-use super::calls::{Calls, Transfer};
-use super::lending::Lending;
-use super::memory::Memory;
-use super::{BUFFER, CopyError, Side, grow};
+use super::calls::{CopyCalls, TransferCall};
+use super::lending::LendingRegion;
+use super::memory::AlignedBuffer;
+use super::{BUFFER, CopyError, CopySide, grow};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +30,7 @@ pub(super) fn is_given_once(errno: Errno) -> bool {
 }
 
 /// A sink and what it has taken.
-pub(super) struct Outlet<'a, C> {
+pub(super) struct CopyOutlet<'a, C> {
     pub(super) calls: &'a C,
     pub(super) to: BorrowedFd<'a>,
     pub(super) moved: u64,
@@ -40,14 +40,14 @@ pub(super) struct Outlet<'a, C> {
     pub(super) interrupts: bool,
 }
 
-impl<'a, C: Calls> Outlet<'a, C> {
+impl<'a, C: CopyCalls> CopyOutlet<'a, C> {
     /// An error of this copy.
-    pub(super) fn error(&self, side: Side, call: &'static str, errno: Errno) -> CopyError {
+    pub(super) fn error(&self, side: CopySide, call: &'static str, errno: Errno) -> CopyError {
         CopyError { side, call, errno, moved: self.moved }
     }
 
     /// Continues after a signal interrupted `call`, unless signals end this copy's calls.
-    pub(super) fn interrupted(&self, side: Side, call: &'static str) -> Result<(), CopyError> {
+    pub(super) fn interrupted(&self, side: CopySide, call: &'static str) -> Result<(), CopyError> {
         if self.interrupts { Err(self.error(side, call, Errno::INTR)) } else { Ok(()) }
     }
 
@@ -68,14 +68,14 @@ impl<'a, C: Calls> Outlet<'a, C> {
         held: &mut usize,
     ) -> Result<bool, CopyError> {
         while *held > 0 {
-            match self.calls.transfer(Transfer::Splice, pipe.as_fd(), self.to, *held) {
+            match self.calls.transfer(TransferCall::Splice, pipe.as_fd(), self.to, *held) {
                 Ok(n) if n > 0 => {
                     self.took(n);
                     *held -= n;
                 }
-                Err(Errno::INTR) => self.interrupted(Side::Sink, "splice")?,
+                Err(Errno::INTR) => self.interrupted(CopySide::Sink, "splice")?,
                 Err(errno) if is_given_once(errno) => {
-                    return Err(self.error(Side::Sink, "splice", errno));
+                    return Err(self.error(CopySide::Sink, "splice", errno));
                 }
                 Ok(_) | Err(_) => return Ok(false),
             }
@@ -85,7 +85,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
 
     /// Writes the `held` bytes of our pipe with read and write.
     pub(super) fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
-        let mut buffer = Memory::new(held.min(BUFFER));
+        let mut buffer = AlignedBuffer::new(held.min(BUFFER));
         while held > 0 {
             let most = held.min(BUFFER);
             let n = self.read_held(pipe, &mut buffer.bytes()[..most])?;
@@ -98,7 +98,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
     /// Reads some bytes of our pipe, which holds some.
     pub(super) fn read_held(&self, pipe: &OwnedFd, into: &mut [u8]) -> Result<usize, CopyError> {
         match self.read(pipe.as_fd(), into)? {
-            0 => Err(self.error(Side::Source, "read", Errno::IO)),
+            0 => Err(self.error(CopySide::Source, "read", Errno::IO)),
             n => Ok(n),
         }
     }
@@ -108,11 +108,11 @@ impl<'a, C: Calls> Outlet<'a, C> {
         loop {
             match self.calls.read(from, into) {
                 Ok(n) => return Ok(n),
-                Err(Errno::INTR) => self.interrupted(Side::Source, "read")?,
+                Err(Errno::INTR) => self.interrupted(CopySide::Source, "read")?,
                 Err(Errno::AGAIN) if self.calls.can_wait(from) => {
-                    self.wait(from, PollFlags::IN, Side::Source)?;
+                    self.wait(from, PollFlags::IN, CopySide::Source)?;
                 }
-                Err(errno) => return Err(self.error(Side::Source, "read", errno)),
+                Err(errno) => return Err(self.error(CopySide::Source, "read", errno)),
             }
         }
     }
@@ -124,7 +124,11 @@ impl<'a, C: Calls> Outlet<'a, C> {
 
     /// Lends the next `len` bytes. Returns whether more can be lent. Bytes that the kernel refuses to take
     /// are written.
-    pub(super) fn lend_all(&mut self, from: &mut Lending, len: usize) -> Result<bool, CopyError> {
+    pub(super) fn lend_all(
+        &mut self,
+        from: &mut LendingRegion,
+        len: usize,
+    ) -> Result<bool, CopyError> {
         let before = self.moved;
         let all = self.put_all(len, "vmsplice", |calls, to, done| calls.lend(from, to, len - done));
         match all {
@@ -149,19 +153,19 @@ impl<'a, C: Calls> Outlet<'a, C> {
         let mut done = 0;
         while done < len {
             match some(self.calls, self.to, done) {
-                Ok(0) => return Err(self.error(Side::Sink, call, Errno::NOSPC)),
+                Ok(0) => return Err(self.error(CopySide::Sink, call, Errno::NOSPC)),
                 Ok(n) => {
                     self.took(n);
                     done += n;
                     if done < len {
-                        self.interrupted(Side::Sink, call)?;
+                        self.interrupted(CopySide::Sink, call)?;
                     }
                 }
-                Err(Errno::INTR) => self.interrupted(Side::Sink, call)?,
+                Err(Errno::INTR) => self.interrupted(CopySide::Sink, call)?,
                 Err(Errno::AGAIN) if self.calls.can_wait(self.to) => {
-                    self.wait(self.to, PollFlags::OUT, Side::Sink)?;
+                    self.wait(self.to, PollFlags::OUT, CopySide::Sink)?;
                 }
-                Err(errno) => return Err(self.error(Side::Sink, call, errno)),
+                Err(errno) => return Err(self.error(CopySide::Sink, call, errno)),
             }
         }
         Ok(())
@@ -172,7 +176,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         &self,
         fd: BorrowedFd<'_>,
         ready: PollFlags,
-        side: Side,
+        side: CopySide,
     ) -> Result<(), CopyError> {
         match self.calls.wait(fd, ready) {
             Ok(()) => Ok(()),

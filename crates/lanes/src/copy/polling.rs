@@ -15,7 +15,7 @@
 //! splice has a non-blocking flag; read(2) is not polled. Overhead: one reading of the clock for each piece
 //! that was slept for.
 
-use super::calls::Transfer;
+use super::calls::TransferCall;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
 
 /// The flow of one source.
 #[derive(Debug)]
-pub(super) struct Polling {
+pub(super) struct SourcePolling {
     /// The source is a pipe. Other sources are not polled.
     is_pipe: bool,
     last: Option<Instant>,
@@ -58,7 +58,7 @@ pub(super) struct Polling {
     found: u32,
 }
 
-impl Polling {
+impl SourcePolling {
     /// Of a source that is a pipe, or none.
     pub(super) fn new(is_pipe: bool) -> Self {
         let (tries, patience) = (TRIES.0, PATIENCE.0);
@@ -69,11 +69,11 @@ impl Polling {
     /// proved worthwhile, then a blocking one.
     pub(super) fn splice(
         &mut self,
-        mut call: impl FnMut(Transfer) -> Result<usize, Errno>,
+        mut call: impl FnMut(TransferCall) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         if self.is_on {
             for _ in 0..self.tries {
-                match call(Transfer::SpliceNow) {
+                match call(TransferCall::SpliceNow) {
                     Err(Errno::AGAIN) => pause(),
                     reported => {
                         self.was_worth(reported.unwrap_or(0));
@@ -83,7 +83,7 @@ impl Polling {
             }
             self.was_vain();
         }
-        let n = call(Transfer::Splice)?;
+        let n = call(TransferCall::Splice)?;
         if self.is_pipe {
             self.note(n);
         }
@@ -145,8 +145,8 @@ mod tests {
     const CLOSE: Duration = Duration::from_micros(2);
 
     /// A flow that is looked for.
-    fn on() -> Polling {
-        let mut polling = Polling::new(true);
+    fn on() -> SourcePolling {
+        let mut polling = SourcePolling::new(true);
         polling.judge(8_192, CLOSE);
         assert!(polling.is_on);
         polling
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn close_pieces_at_a_high_rate_are_looked_for() {
-        let mut polling = Polling::new(true);
+        let mut polling = SourcePolling::new(true);
         polling.judge(8_192, Duration::MAX);
         assert!(!polling.is_on);
         for (n, gap) in [(8_192, CLOSE), (128 << 10, 10 * CLOSE), (1 << 20, 100 * CLOSE)] {
@@ -174,9 +174,9 @@ mod tests {
 
     #[test]
     fn what_is_no_pipe_is_never_looked_for() {
-        let mut none = Polling::new(false);
+        let mut none = SourcePolling::new(false);
         for _ in 0..10 {
-            assert_eq!(none.splice(|how| Ok(usize::from(how == Transfer::Splice))), Ok(1));
+            assert_eq!(none.splice(|how| Ok(usize::from(how == TransferCall::Splice))), Ok(1));
         }
         assert!(!none.is_on);
     }
@@ -189,7 +189,7 @@ mod tests {
             polling.was_worth(n);
             let mut made = 0;
             let reported = polling.splice(|how| match how {
-                Transfer::SpliceNow => {
+                TransferCall::SpliceNow => {
                     made += 1;
                     Err(Errno::AGAIN)
                 }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn looks_in_vain_become_rare() {
-        let mut polling = Polling::new(true);
+        let mut polling = SourcePolling::new(true);
         let mut looks = 0;
         for _ in 0..100_000 {
             if polling.is_on {

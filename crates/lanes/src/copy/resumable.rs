@@ -5,9 +5,9 @@
 //! until the next run writes them. A call that moves bytes all the time gets no EINTR, so a run also ends
 //! after the caller's number of bytes. Overhead: making the buffer again in each run.
 
-use super::calls::Kernel;
-use super::engine::Engine;
-use super::{Copied, Copy, CopyError, Side, Step};
+use super::calls::KernelCalls;
+use super::engine::CopyEngine;
+use super::{CopyError, CopyJob, CopyOutcome, CopySide, CopyStep};
 use rustix::io::Errno;
 
 /// A copy in progress.
@@ -15,10 +15,10 @@ use rustix::io::Errno;
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::{Copy, Side};
+/// use pagewise_lanes::{CopyJob, CopySide};
 /// let from = std::fs::File::open("/proc/self/exe")?;
 /// let to = tempfile::tempfile()?;
-/// let mut copy = Copy::new(&from, &to).resumable()?;
+/// let mut copy = CopyJob::new(&from, &to).resumable()?;
 /// let copied = loop {
 ///     match copy.run(1 << 26) {
 ///         Err(error) if error.is_interrupted() => {} // Look for signals here.
@@ -28,47 +28,52 @@ use rustix::io::Errno;
 /// assert_eq!(copied.bytes, to.metadata()?.len());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Resumable<'a> {
-    engine: Engine<'a, Kernel, fn(Step)>,
+pub struct ResumableCopy<'a> {
+    engine: CopyEngine<'a, KernelCalls, fn(CopyStep)>,
 }
 
-impl std::fmt::Debug for Resumable<'_> {
+impl std::fmt::Debug for ResumableCopy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let moved = self.engine.outlet.moved;
-        f.debug_struct("Resumable").field("moved", &moved).finish_non_exhaustive()
+        f.debug_struct("ResumableCopy").field("moved", &moved).finish_non_exhaustive()
     }
 }
 
-impl<'a> Copy<'a> {
-    /// A copy that a signal interrupts. [`Copy::past_cache`] and [`Copy::lend`] have no effect on it.
+impl<'a> CopyJob<'a> {
+    /// A copy that a signal interrupts. [`CopyJob::past_cache`] and [`CopyJob::lend`] have no effect on it.
     ///
     /// # Errors
     ///
     /// What `fstat(2)` says of the descriptors.
-    pub fn resumable(mut self) -> Result<Resumable<'a>, CopyError> {
+    pub fn resumable(mut self) -> Result<ResumableCopy<'a>, CopyError> {
         self.leaves_cache = false;
         self.lend_after = None;
-        let mut engine = self.engine(&Kernel, (|_| {}) as fn(Step))?;
+        let mut engine = self.engine(&KernelCalls, (|_| {}) as fn(CopyStep))?;
         engine.outlet.interrupts = true;
-        Ok(Resumable { engine })
+        Ok(ResumableCopy { engine })
     }
 }
 
-impl Resumable<'_> {
+impl ResumableCopy<'_> {
     /// Copies until the end; the result counts all runs. After EINTR, call it again to go on.
     ///
     /// # Errors
     ///
-    /// As [`Copy::run`]; and EINTR after a signal and after `most` bytes.
-    pub fn run(&mut self, most: u64) -> Result<Copied, CopyError> {
-        let Engine { outlet, pause, limit, .. } = &mut self.engine;
+    /// As [`CopyJob::run`]; and EINTR after a signal and after `most` bytes.
+    pub fn run(&mut self, most: u64) -> Result<CopyOutcome, CopyError> {
+        let CopyEngine { outlet, pause, limit, .. } = &mut self.engine;
         *pause = outlet.moved.saturating_add(most);
         let (at, limit) = (*pause, limit.unwrap_or(u64::MAX));
         let done = self.engine.run()?;
         if done.bytes < at || done.bytes >= limit {
             return Ok(done);
         }
-        Err(CopyError { side: Side::Source, call: "read", errno: Errno::INTR, moved: done.bytes })
+        Err(CopyError {
+            side: CopySide::Source,
+            call: "read",
+            errno: Errno::INTR,
+            moved: done.bytes,
+        })
     }
 
     /// Whether bytes were taken from the source that the sink has not got yet; they are lost if no
@@ -80,7 +85,7 @@ impl Resumable<'_> {
 }
 
 impl CopyError {
-    /// Whether a signal has interrupted a [`Resumable`] copy.
+    /// Whether a signal has interrupted a [`ResumableCopy`] copy.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.errno == Errno::INTR

@@ -16,11 +16,11 @@
 //!
 //! Whether the kernel really allows a way is found by trying it.
 
-use crate::end::{End, Kind};
+use crate::end::{DescriptorEnd, DescriptorKind};
 
 /// One way to move bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum CopyRoute {
     /// `copy_file_range(2)`: between files, without passing user space; may share extents.
     FileRange,
     /// `splice(2)` between the two ends, one of which is a pipe.
@@ -29,7 +29,7 @@ pub enum Way {
     Broker,
     /// `sendfile(2)` from a file.
     Sendfile,
-    /// `read(2)` into our pages and `vmsplice(2)` of these: a part of [`Way::ReadWrite`], for pipes only.
+    /// `read(2)` into our pages and `vmsplice(2)` of these: a part of [`CopyRoute::ReadWrite`], for pipes only.
     Lend,
     /// `read(2)` and `write(2)`: works for everything and names the side of an error.
     ReadWrite,
@@ -37,41 +37,43 @@ pub enum Way {
 
 /// The requested properties of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct CopyOptions {
     /// By reference wherever that is faster.
     pub(super) live: bool,
     /// By calls of one side each.
     pub(super) sides: bool,
 }
 
-/// The ways to try, in order; the last is always [`Way::ReadWrite`]. Between files, `has_own_ranges` is
+/// The ways to try, in order; the last is always [`CopyRoute::ReadWrite`]. Between files, `has_own_ranges` is
 /// called for the sink: if its file system copies ranges page by page, larger pieces are faster.
 pub(super) fn ways(
-    from: End,
-    to: End,
-    wanted: Wanted,
+    from: DescriptorEnd,
+    to: DescriptorEnd,
+    wanted: CopyOptions,
     has_own_ranges: impl FnOnce() -> bool,
-) -> &'static [Way] {
+) -> &'static [CopyRoute] {
     match freely(from, to, wanted.live) {
-        [Way::Splice | Way::Sendfile, ..] if wanted.sides => &[Way::Broker, Way::ReadWrite],
-        [Way::FileRange, ..] if wanted.sides || !has_own_ranges() => &[Way::ReadWrite],
+        [CopyRoute::Splice | CopyRoute::Sendfile, ..] if wanted.sides => {
+            &[CopyRoute::Broker, CopyRoute::ReadWrite]
+        }
+        [CopyRoute::FileRange, ..] if wanted.sides || !has_own_ranges() => &[CopyRoute::ReadWrite],
         ways => ways,
     }
 }
 
-fn freely(from: End, to: End, live: bool) -> &'static [Way] {
-    use Kind::{Device, Null, Pipe, Regular, Socket};
+fn freely(from: DescriptorEnd, to: DescriptorEnd, live: bool) -> &'static [CopyRoute] {
+    use DescriptorKind::{Device, Null, Pipe, Regular, Socket};
     if to.append {
-        return &[Way::ReadWrite];
+        return &[CopyRoute::ReadWrite];
     }
     match (from.kind, to.kind) {
-        (Regular, Regular) => &[Way::FileRange, Way::ReadWrite],
-        (Pipe, Null) => &[Way::Splice, Way::ReadWrite],
-        (Regular | Device, Null) => &[Way::Broker, Way::ReadWrite],
-        (Regular, Socket) if live => &[Way::Sendfile, Way::ReadWrite],
-        (Regular | Device, Pipe) if live => &[Way::Broker, Way::ReadWrite],
-        (Pipe, Pipe | Socket | Device) if live => &[Way::Splice, Way::ReadWrite],
-        _ => &[Way::ReadWrite],
+        (Regular, Regular) => &[CopyRoute::FileRange, CopyRoute::ReadWrite],
+        (Pipe, Null) => &[CopyRoute::Splice, CopyRoute::ReadWrite],
+        (Regular | Device, Null) => &[CopyRoute::Broker, CopyRoute::ReadWrite],
+        (Regular, Socket) if live => &[CopyRoute::Sendfile, CopyRoute::ReadWrite],
+        (Regular | Device, Pipe) if live => &[CopyRoute::Broker, CopyRoute::ReadWrite],
+        (Pipe, Pipe | Socket | Device) if live => &[CopyRoute::Splice, CopyRoute::ReadWrite],
+        _ => &[CopyRoute::ReadWrite],
     }
 }
 
@@ -79,24 +81,24 @@ fn freely(from: End, to: End, live: bool) -> &'static [Way] {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 7] = [
-        Kind::Pipe,
-        Kind::Regular,
-        Kind::Socket,
-        Kind::Terminal,
-        Kind::Null,
-        Kind::Device,
-        Kind::Other,
+    const KINDS: [DescriptorKind; 7] = [
+        DescriptorKind::Pipe,
+        DescriptorKind::Regular,
+        DescriptorKind::Socket,
+        DescriptorKind::Terminal,
+        DescriptorKind::Null,
+        DescriptorKind::Device,
+        DescriptorKind::Other,
     ];
-    const EXACT: Wanted = Wanted { live: false, sides: false };
-    const LIVE: Wanted = Wanted { live: true, sides: false };
-    const SIDES: Wanted = Wanted { live: true, sides: true };
+    const EXACT: CopyOptions = CopyOptions { live: false, sides: false };
+    const LIVE: CopyOptions = CopyOptions { live: true, sides: false };
+    const SIDES: CopyOptions = CopyOptions { live: true, sides: true };
 
-    fn end(kind: Kind) -> End {
-        End { kind, append: false }
+    fn end(kind: DescriptorKind) -> DescriptorEnd {
+        DescriptorEnd { kind, append: false }
     }
 
-    fn pairs() -> impl Iterator<Item = (Kind, Kind)> {
+    fn pairs() -> impl Iterator<Item = (DescriptorKind, DescriptorKind)> {
         KINDS.into_iter().flat_map(|from| KINDS.map(|to| (from, to)))
     }
 
@@ -105,7 +107,7 @@ mod tests {
         for (from, to) in pairs() {
             for wanted in [EXACT, LIVE, SIDES] {
                 let ways = ways(end(from), end(to), wanted, || true);
-                assert_eq!(ways.last(), Some(&Way::ReadWrite));
+                assert_eq!(ways.last(), Some(&CopyRoute::ReadWrite));
             }
         }
     }
@@ -115,19 +117,23 @@ mod tests {
         for (from, to) in pairs() {
             let ways = ways(end(from), end(to), EXACT, || true);
             let exact = match (from, to) {
-                (_, Kind::Null) => &[Way::Splice, Way::Broker, Way::ReadWrite][..],
-                (Kind::Regular, Kind::Regular) => &[Way::FileRange, Way::ReadWrite],
-                _ => &[Way::ReadWrite],
+                (_, DescriptorKind::Null) => {
+                    &[CopyRoute::Splice, CopyRoute::Broker, CopyRoute::ReadWrite][..]
+                }
+                (DescriptorKind::Regular, DescriptorKind::Regular) => {
+                    &[CopyRoute::FileRange, CopyRoute::ReadWrite]
+                }
+                _ => &[CopyRoute::ReadWrite],
             };
             assert!(ways.iter().all(|way| exact.contains(way)), "{from:?} to {to:?}: {ways:?}");
         }
         for (from, to) in [
-            (Kind::Regular, Kind::Pipe),
-            (Kind::Regular, Kind::Socket),
-            (Kind::Pipe, Kind::Pipe),
-            (Kind::Pipe, Kind::Socket),
+            (DescriptorKind::Regular, DescriptorKind::Pipe),
+            (DescriptorKind::Regular, DescriptorKind::Socket),
+            (DescriptorKind::Pipe, DescriptorKind::Pipe),
+            (DescriptorKind::Pipe, DescriptorKind::Socket),
         ] {
-            assert_ne!(ways(end(from), end(to), LIVE, || true), [Way::ReadWrite]);
+            assert_ne!(ways(end(from), end(to), LIVE, || true), [CopyRoute::ReadWrite]);
         }
     }
 
@@ -135,17 +141,17 @@ mod tests {
     fn sides_are_distinguished_only_by_calls_of_one_side() {
         for (from, to) in pairs() {
             let ways = ways(end(from), end(to), SIDES, || true);
-            assert!(ways.iter().all(|way| matches!(way, Way::Broker | Way::ReadWrite)));
+            assert!(ways.iter().all(|way| matches!(way, CopyRoute::Broker | CopyRoute::ReadWrite)));
         }
     }
 
     #[test]
     fn appending_terminals_and_sockets_are_never_spliced() {
         for kind in KINDS {
-            let log = End { kind: Kind::Regular, append: true };
-            assert_eq!(ways(end(kind), log, LIVE, || true), [Way::ReadWrite]);
-            for from in [Kind::Terminal, Kind::Socket] {
-                assert_eq!(ways(end(from), end(kind), LIVE, || true), [Way::ReadWrite]);
+            let log = DescriptorEnd { kind: DescriptorKind::Regular, append: true };
+            assert_eq!(ways(end(kind), log, LIVE, || true), [CopyRoute::ReadWrite]);
+            for from in [DescriptorKind::Terminal, DescriptorKind::Socket] {
+                assert_eq!(ways(end(from), end(kind), LIVE, || true), [CopyRoute::ReadWrite]);
             }
         }
     }
@@ -154,9 +160,9 @@ mod tests {
     fn only_between_files_it_matters_how_a_range_is_copied() {
         for (from, to) in pairs() {
             let ways = |own: bool| ways(end(from), end(to), LIVE, || own);
-            if (from, to) == (Kind::Regular, Kind::Regular) {
-                assert_eq!(ways(true), [Way::FileRange, Way::ReadWrite]);
-                assert_eq!(ways(false), [Way::ReadWrite]);
+            if (from, to) == (DescriptorKind::Regular, DescriptorKind::Regular) {
+                assert_eq!(ways(true), [CopyRoute::FileRange, CopyRoute::ReadWrite]);
+                assert_eq!(ways(false), [CopyRoute::ReadWrite]);
             } else {
                 assert_eq!(ways(true), ways(false));
             }

@@ -1,7 +1,7 @@
 //! The trail of a file that is read or written past the page cache without the kernel's help. It knows what
 //! lies behind the position and which of that was cached before, and drops the rest.
 
-use super::calls::Calls;
+use super::calls::CopyCalls;
 use crate::probe::cached;
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ const FOLIO: u64 = 4 << 20;
 
 /// The part of a file behind its position.
 #[derive(Debug)]
-pub(super) struct Trail {
+pub(super) struct CacheTrail {
     /// Nothing before it is ours.
     start: u64,
     /// The file's length at the start: beyond it nothing was cached.
@@ -35,7 +35,7 @@ pub(super) struct Trail {
     begun_to: u64,
 }
 
-impl Trail {
+impl CacheTrail {
     pub(super) fn begin(fd: BorrowedFd<'_>, is_appending: bool) -> Result<Self, Errno> {
         let length = u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0);
         let start = page_start(if is_appending { length } else { position(fd)? });
@@ -80,7 +80,7 @@ impl Trail {
 
     pub(super) fn passed_by_writing(
         &mut self,
-        calls: &impl Calls,
+        calls: &impl CopyCalls,
         fd: BorrowedFd<'_>,
     ) -> Result<(), Errno> {
         let end = page_start(position(fd)?);
@@ -95,7 +95,7 @@ impl Trail {
     /// Drops the remainder. If the file was written, it is first written back to the disk.
     pub(super) fn finish(
         &mut self,
-        calls: &impl Calls,
+        calls: &impl CopyCalls,
         fd: BorrowedFd<'_>,
         was_written: bool,
     ) -> Result<(), Errno> {
@@ -110,7 +110,7 @@ impl Trail {
     }
 
     /// Begins to write back the part before `end`, and waits for the part that was begun the last time.
-    fn bring_out(&self, calls: &impl Calls, fd: BorrowedFd<'_>, end: u64) -> Result<(), Errno> {
+    fn bring_out(&self, calls: &impl CopyCalls, fd: BorrowedFd<'_>, end: u64) -> Result<(), Errno> {
         let parts = [(self.begun_to..end, false), (self.dropped_to..self.begun_to, true)];
         for (part, waits) in parts.into_iter().filter(|(part, _)| !part.is_empty()) {
             // A program that only closes the file would not see these errors any more. The others come from a

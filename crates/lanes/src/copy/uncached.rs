@@ -14,10 +14,10 @@
 //! moment after the end. This does not make data durable. Cost of a trail: 2 ns a page, and a wait for the
 //! disk every 8 MiB written.
 
-use super::calls::{Calls, Kernel, Transfer};
-use super::trail::{Trail, page_len, position};
-use super::{CopyError, Side};
-use crate::end::{End, Kind};
+use super::calls::{CopyCalls, KernelCalls, TransferCall};
+use super::trail::{CacheTrail, page_len, position};
+use super::{CopyError, CopySide};
+use crate::end::{DescriptorEnd, DescriptorKind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -40,12 +40,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Uncached<'a>(Passing<'a, Kernel>);
+pub struct Uncached<'a>(UncachedEnd<'a, KernelCalls>);
 
 impl<'a> Uncached<'a> {
     /// Of an open file, from its position on.
     pub fn of(file: &'a impl AsFd) -> Self {
-        Self(Passing::of(&Kernel, file.as_fd()))
+        Self(UncachedEnd::of(&KernelCalls, file.as_fd()))
     }
 
     /// `read(2)`.
@@ -78,31 +78,32 @@ impl<'a> Uncached<'a> {
 
 /// How the cache of a file is left as it was.
 #[derive(Debug)]
-enum How {
+enum BypassMethod {
     /// It is no regular file, or it has no position.
     AsAlways,
     /// The kernel drops the pages.
     ByFlag { is_appending: bool },
     /// We drop them.
-    ByTrail(Trail),
+    ByTrail(CacheTrail),
 }
 
 /// One end of a copy past the cache.
 #[derive(Debug)]
-struct Passing<'a, C> {
+struct UncachedEnd<'a, C> {
     calls: &'a C,
     fd: BorrowedFd<'a>,
-    how: How,
+    how: BypassMethod,
     writes: bool,
 }
 
-impl<'a, C: Calls> Passing<'a, C> {
+impl<'a, C: CopyCalls> UncachedEnd<'a, C> {
     fn of(calls: &'a C, fd: BorrowedFd<'a>) -> Self {
         // Some regular files have no position (trace_pipe, files of FUSE): nothing can be found behind it.
-        let has_pages = |end: &End| end.kind == Kind::Regular && position(fd).is_ok();
-        let file = End::of(fd).ok().filter(has_pages);
-        let by_flag = |end: End| How::ByFlag { is_appending: end.append };
-        Self { calls, fd, how: file.map_or(How::AsAlways, by_flag), writes: false }
+        let has_pages =
+            |end: &DescriptorEnd| end.kind == DescriptorKind::Regular && position(fd).is_ok();
+        let file = DescriptorEnd::of(fd).ok().filter(has_pages);
+        let by_flag = |end: DescriptorEnd| BypassMethod::ByFlag { is_appending: end.append };
+        Self { calls, fd, how: file.map_or(BypassMethod::AsAlways, by_flag), writes: false }
     }
 
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
@@ -114,7 +115,7 @@ impl<'a, C: Calls> Passing<'a, C> {
         }
         self.before_call()?;
         let read = self.calls.read(self.fd, into)?;
-        if let How::ByTrail(trail) = &mut self.how {
+        if let BypassMethod::ByTrail(trail) = &mut self.how {
             trail.passed_by_reading(self.fd)?;
         }
         Ok(read)
@@ -130,7 +131,7 @@ impl<'a, C: Calls> Passing<'a, C> {
         }
         self.before_call()?;
         let written = self.calls.write(self.fd, bytes)?;
-        if let How::ByTrail(trail) = &mut self.how {
+        if let BypassMethod::ByTrail(trail) = &mut self.how {
             trail.passed_by_writing(self.calls, self.fd)?;
         }
         Ok(written)
@@ -139,17 +140,17 @@ impl<'a, C: Calls> Passing<'a, C> {
     /// Whether the kernel may drop the `len` bytes of this call: only whole pages. Otherwise a page would be
     /// dropped before the next call needs the rest of it.
     fn is_by_flag(&self, len: usize) -> Result<bool, Errno> {
-        let How::ByFlag { is_appending: false } = self.how else { return Ok(false) };
+        let BypassMethod::ByFlag { is_appending: false } = self.how else { return Ok(false) };
         let page = page_len();
         Ok((len as u64).is_multiple_of(page) && position(self.fd)?.is_multiple_of(page))
     }
 
     /// From here on, the pages that this file passes are dropped by us.
     fn before_call(&mut self) -> Result<(), Errno> {
-        if let How::ByFlag { is_appending } = self.how {
-            self.how = How::ByTrail(Trail::begin(self.fd, is_appending)?);
+        if let BypassMethod::ByFlag { is_appending } = self.how {
+            self.how = BypassMethod::ByTrail(CacheTrail::begin(self.fd, is_appending)?);
         }
-        if let How::ByTrail(trail) = &mut self.how {
+        if let BypassMethod::ByTrail(trail) = &mut self.how {
             trail.look_ahead(self.fd);
         }
         Ok(())
@@ -157,8 +158,8 @@ impl<'a, C: Calls> Passing<'a, C> {
 
     fn finish(&mut self) -> Result<(), Errno> {
         match &mut self.how {
-            How::ByTrail(trail) => trail.finish(self.calls, self.fd, self.writes),
-            How::AsAlways | How::ByFlag { .. } => Ok(()),
+            BypassMethod::ByTrail(trail) => trail.finish(self.calls, self.fd, self.writes),
+            BypassMethod::AsAlways | BypassMethod::ByFlag { .. } => Ok(()),
         }
     }
 }
@@ -169,18 +170,18 @@ fn is_refusal(errno: Errno) -> bool {
 }
 
 /// The calls of a copy whose ends bypass the cache. It moves bytes only by `read` and `write`.
-pub(super) struct PastCache<'a, C> {
+pub(super) struct UncachedCalls<'a, C> {
     calls: &'a C,
-    ends: Vec<RefCell<Passing<'a, C>>>,
+    ends: Vec<RefCell<UncachedEnd<'a, C>>>,
 }
 
-impl<'a, C: Calls> PastCache<'a, C> {
+impl<'a, C: CopyCalls> UncachedCalls<'a, C> {
     pub(super) fn new(calls: &'a C, ends: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
-        let ends = ends.into_iter().map(|fd| RefCell::new(Passing::of(calls, fd)));
+        let ends = ends.into_iter().map(|fd| RefCell::new(UncachedEnd::of(calls, fd)));
         Self { calls, ends: ends.collect() }
     }
 
-    fn end(&self, fd: BorrowedFd<'_>) -> Option<&RefCell<Passing<'a, C>>> {
+    fn end(&self, fd: BorrowedFd<'_>) -> Option<&RefCell<UncachedEnd<'a, C>>> {
         self.ends.iter().find(|end| end.borrow().fd.as_raw_fd() == fd.as_raw_fd())
     }
 
@@ -189,15 +190,18 @@ impl<'a, C: Calls> PastCache<'a, C> {
     pub(super) fn finish(&self, moved: u64) -> Vec<(usize, CopyError)> {
         let finished = self.ends.iter().map(|end| end.borrow_mut().finish()).enumerate();
         let error = |(end, done): (usize, Result<(), Errno>)| {
-            let (side, call) =
-                if end == 0 { (Side::Source, "lseek") } else { (Side::Sink, "sync_file_range") };
+            let (side, call) = if end == 0 {
+                (CopySide::Source, "lseek")
+            } else {
+                (CopySide::Sink, "sync_file_range")
+            };
             done.err().map(|errno| (end, CopyError { side, call, errno, moved }))
         };
         finished.filter_map(error).collect()
     }
 }
 
-impl<C: Calls> Calls for PastCache<'_, C> {
+impl<C: CopyCalls> CopyCalls for UncachedCalls<'_, C> {
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
         match self.end(from) {
             Some(end) => end.borrow_mut().read(into),
@@ -214,7 +218,7 @@ impl<C: Calls> Calls for PastCache<'_, C> {
 
     fn transfer(
         &self,
-        _how: Transfer,
+        _how: TransferCall,
         _from: BorrowedFd<'_>,
         _to: BorrowedFd<'_>,
         _most: usize,
@@ -247,7 +251,7 @@ impl<C: Calls> Calls for PastCache<'_, C> {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use crate::copy::{Copied, Copy, Fan, Way};
+    use crate::copy::{CopyJob, CopyOutcome, CopyRoute, FanOut};
     use crate::probe::cached;
     use rustix::fs::Advice;
     use std::fs::File;
@@ -268,12 +272,12 @@ mod tests {
         disk: Option<Errno>,
     }
 
-    impl Calls for Refusing {
+    impl CopyCalls for Refusing {
         fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
-            Kernel.read(from, into)
+            KernelCalls.read(from, into)
         }
         fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-            Kernel.write(to, bytes)
+            KernelCalls.write(to, bytes)
         }
         fn read_uncached(&self, _: BorrowedFd<'_>, _: &mut [u8]) -> Result<usize, Errno> {
             Err(self.flag)
@@ -283,24 +287,24 @@ mod tests {
         }
         fn transfer(
             &self,
-            how: Transfer,
+            how: TransferCall,
             from: BorrowedFd<'_>,
             to: BorrowedFd<'_>,
             most: usize,
         ) -> Result<usize, Errno> {
-            Kernel.transfer(how, from, to, most)
+            KernelCalls.transfer(how, from, to, most)
         }
         fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
-            Kernel.pipe()
+            KernelCalls.pipe()
         }
         fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
-            Kernel.grow(pipe, size)
+            KernelCalls.grow(pipe, size)
         }
         fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
-            Kernel.wait(fd, ready)
+            KernelCalls.wait(fd, ready)
         }
         fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool {
-            Kernel.has_own_ranges(file)
+            KernelCalls.has_own_ranges(file)
         }
         fn write_out(
             &self,
@@ -308,7 +312,7 @@ mod tests {
             part: Range<u64>,
             waits: bool,
         ) -> Result<(), Errno> {
-            self.disk.map_or_else(|| Kernel.write_out(to, part, waits), Err)
+            self.disk.map_or_else(|| KernelCalls.write_out(to, part, waits), Err)
         }
     }
 
@@ -362,7 +366,7 @@ mod tests {
 
     /// Checks that a copy between files leaves the source's pages as they were, drops those of the sink, and
     /// does not change those of another file.
-    fn check(calls: &impl Calls, most: usize) {
+    fn check(calls: &impl CopyCalls, most: usize) {
         let content = content();
         let Some(from) = source(&content) else { return };
         let before = pages(&from);
@@ -371,8 +375,8 @@ mod tests {
         other.write_all(&content[..MIB as usize]).unwrap();
         let others = pages(&other);
         let to = tempfile::tempfile().unwrap();
-        let copied = Copy::new(&from, &to).past_cache().live().run_on(calls, |_| {}).unwrap();
-        assert_eq!(copied, Copied { bytes: SIZE, way: Way::ReadWrite });
+        let copied = CopyJob::new(&from, &to).past_cache().live().run_on(calls, |_| {}).unwrap();
+        assert_eq!(copied, CopyOutcome { bytes: SIZE, way: CopyRoute::ReadWrite });
         let after = pages(&from);
         let kept = before.iter().zip(&after).all(|(before, after)| !before || *after);
         assert!(kept, "pages that were cached before are gone");
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn the_kernel_drops_what_a_copy_has_passed_or_we_do() {
         // The last page of each file may stay, because it is not a whole one.
-        check(&Kernel, 2);
+        check(&KernelCalls, 2);
         for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM] {
             check(&Refusing { flag: errno, disk: None }, 2);
         }
@@ -420,7 +424,7 @@ mod tests {
         let content = content();
         let Some(from) = source(&content) else { return };
         let sinks = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
-        assert_eq!(Fan::new(&from, &sinks).past_cache().run(|_, _| false), Ok(SIZE));
+        assert_eq!(FanOut::new(&from, &sinks).past_cache().run(|_, _| false), Ok(SIZE));
         let stay = count(&from) as u64;
         assert!(stay <= MIB / page_len() + 2, "{stay} pages stay");
         for sink in &sinks {
@@ -445,7 +449,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let is_plain = |flags| {
             let fd = rustix::fs::open(file.path(), flags, rustix::fs::Mode::empty()).unwrap();
-            matches!(Passing::of(&Kernel, fd.as_fd()).how, How::AsAlways)
+            matches!(UncachedEnd::of(&KernelCalls, fd.as_fd()).how, BypassMethod::AsAlways)
         };
         // lseek(2) refuses such a descriptor of a regular file.
         assert!(is_plain(rustix::fs::OFlags::PATH));
@@ -464,18 +468,18 @@ mod tests {
             // Moves the position, so that it is not at the beginning.
             (&sinks[0]).seek(std::io::SeekFrom::Start(100)).unwrap();
             let mut failed = Vec::new();
-            let result = Fan::new(&from, &sinks).past_cache().run_on(&calls, |sink, error| {
+            let result = FanOut::new(&from, &sinks).past_cache().run_on(&calls, |sink, error| {
                 failed.push((sink, error.side, error.errno));
                 goes_on || sink == 0
             });
             (result.map_err(|error| (error.side, error.errno, error.moved)), failed)
         };
-        let all = [Errno::BADF, Errno::IO, Errno::IO].map(|errno| (Side::Sink, errno));
+        let all = [Errno::BADF, Errno::IO, Errno::IO].map(|errno| (CopySide::Sink, errno));
         let all = [0, 1, 2].map(|sink| (sink, all[sink].0, all[sink].1));
         assert_eq!(run(true), (Ok(10_000), all.to_vec()));
-        assert_eq!(run(false), (Err((Side::Sink, Errno::IO, 10_000)), all[..2].to_vec()));
+        assert_eq!(run(false), (Err((CopySide::Sink, Errno::IO, 10_000)), all[..2].to_vec()));
         from.rewind().unwrap();
-        let error = Copy::new(&from, &sinks[1]).past_cache().run_on(&calls, |_| {}).unwrap_err();
-        assert_eq!((error.side, error.errno, error.moved), (Side::Sink, Errno::IO, 10_000));
+        let error = CopyJob::new(&from, &sinks[1]).past_cache().run_on(&calls, |_| {}).unwrap_err();
+        assert_eq!((error.side, error.errno, error.moved), (CopySide::Sink, Errno::IO, 10_000));
     }
 }

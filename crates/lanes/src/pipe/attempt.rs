@@ -17,7 +17,7 @@ const HERE: u64 = u64::MAX;
 
 /// How an end is read or written without sleeping.
 #[derive(Debug)]
-pub(super) enum Attempt {
+pub(super) enum NonblockingAccess {
     /// By RWF_NOWAIT.
     Flag,
     /// Through a second description with O_NONBLOCK.
@@ -26,7 +26,7 @@ pub(super) enum Attempt {
     Never,
 }
 
-impl Attempt {
+impl NonblockingAccess {
     /// Whether there is a way.
     pub(super) fn is_possible(&self) -> bool {
         !matches!(self, Self::Never)
@@ -80,7 +80,11 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    fn exchange(attempt: &mut [Attempt; 2], reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) {
+    fn exchange(
+        attempt: &mut [NonblockingAccess; 2],
+        reader: BorrowedFd<'_>,
+        writer: BorrowedFd<'_>,
+    ) {
         let [reading, writing] = attempt;
         let mut into = [0; 8];
         assert_eq!(reading.read(reader, &mut into), Err(Errno::AGAIN));
@@ -97,8 +101,8 @@ mod tests {
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn a_second_description_does_not_sleep() {
         let (reader, writer) = std::io::pipe().unwrap();
-        let mut seconds = [reader.as_fd(), writer.as_fd()].map(Attempt::without_flag);
-        if !seconds.iter().all(Attempt::is_possible) {
+        let mut seconds = [reader.as_fd(), writer.as_fd()].map(NonblockingAccess::without_flag);
+        if !seconds.iter().all(NonblockingAccess::is_possible) {
             println!("SKIP a_second_description_does_not_sleep: /proc/self/fd cannot be opened");
             return;
         }
@@ -112,11 +116,15 @@ mod tests {
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn the_flag_does_not_sleep() {
         let (reader, writer) = std::io::pipe().unwrap();
-        if let Err(errno) = Attempt::Flag.write(writer.as_fd(), b"?") {
+        if let Err(errno) = NonblockingAccess::Flag.write(writer.as_fd(), b"?") {
             println!("SKIP the_flag_does_not_sleep: {errno}");
             return;
         }
-        Attempt::Flag.read(reader.as_fd(), &mut [0]).unwrap();
-        exchange(&mut [Attempt::Flag, Attempt::Flag], reader.as_fd(), writer.as_fd());
+        NonblockingAccess::Flag.read(reader.as_fd(), &mut [0]).unwrap();
+        exchange(
+            &mut [NonblockingAccess::Flag, NonblockingAccess::Flag],
+            reader.as_fd(),
+            writer.as_fd(),
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! What makes pipes slow is less the copying than the waiting: a pipe of 64 KiB is full after some
 //! 20 us, and then one side sleeps and the other must wake it, which between two processors costs
 //! longer than the copy. So a writer grows its pipe as far as the user's limits allow
-//! ([`Options::capacity`]), and both ends wait by [`Wait::Adaptive`]: it spins while the peer is about to
+//! ([`PipeOptions::capacity`]), and both ends wait by [`WaitMode::Adaptive`]: it spins while the peer is about to
 //! act and sleeps while it is not. A reader never changes the capacity: its writer may lend pages
 //! and write them over by the capacity that it has seen. Data that does not change goes by reference
 //! ([`Writer::send`]), data that is given away too ([`Writer::give`]); everything else is copied.
@@ -14,7 +14,7 @@
 //! `write_all` and the like), and so is a reader that is gone (`ErrorKind::BrokenPipe`). Making an end
 //! costs two `fstat` and `fcntl` calls, and one to three for the capacity of the pipe.
 //!
-//! A [`Stop`] ends the waits of an end from another thread. An end with one also reports signals where the others
+//! A [`PipeStop`] ends the waits of an end from another thread. An end with one also reports signals where the others
 //! go on: [`Writer::send`], [`Writer::give`] and [`Reader::skip`] then end with EINTR.
 //!
 //! An end does not see its peer: whether that copies, forwards or keeps what it gets, and on which
@@ -46,20 +46,20 @@ mod waiter;
 mod writer;
 
 use crate::copy::PIPE;
-use crate::end::{End, Kind};
-use attempt::Attempt;
+use crate::end::{DescriptorEnd, DescriptorKind};
+use attempt::NonblockingAccess;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 pub use reader::Reader;
-pub use stop::Stop;
-pub use waiter::{Moment, Ready, Waiter};
+pub use stop::PipeStop;
+pub use waiter::{BlockingMode, PeerWaiter, Ready};
 pub use writer::Writer;
 
 /// How an end waits for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
+pub enum WaitMode {
     /// Sleeps in its calls, as `read(2)` and `write(2)` do.
     Block,
     /// Spins while waits have been short lately, for 200 us at most, and sleeps otherwise.
@@ -71,7 +71,7 @@ pub enum Wait {
 }
 
 /// The waits of one end. A writer waits for room, so its peer is the slower side; a reader waits for data,
-/// likewise. [`Wait::Block`] leaves waiting to the kernel, so nothing is counted.
+/// likewise. [`WaitMode::Block`] leaves waiting to the kernel, so nothing is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WaitCounts {
     /// Waits that ended while spinning.
@@ -89,34 +89,34 @@ pub struct WaitCounts {
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::pipe::{Options, Wait};
-/// let (reader, writer) = Options::new().wait(Wait::Block).capacity(256 * 1024).pair()?;
+/// use pagewise_lanes::pipe::{PipeOptions, WaitMode};
+/// let (reader, writer) = PipeOptions::new().wait(WaitMode::Block).capacity(256 * 1024).pair()?;
 /// assert!(writer.capacity() <= 256 * 1024);
 /// assert_eq!(reader.capacity(), writer.capacity());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
-    wait: Wait,
+pub struct PipeOptions {
+    wait: WaitMode,
     capacity: usize,
 }
 
-impl Default for Options {
+impl Default for PipeOptions {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Options {
+impl PipeOptions {
     /// Adaptive waits and a pipe of 1 MiB.
     #[must_use]
     pub fn new() -> Self {
-        Self { wait: Wait::default(), capacity: PIPE }
+        Self { wait: WaitMode::default(), capacity: PIPE }
     }
 
     /// How to wait for the other end.
     #[must_use]
-    pub fn wait(mut self, wait: Wait) -> Self {
+    pub fn wait(mut self, wait: WaitMode) -> Self {
         self.wait = wait;
         self
     }
@@ -159,39 +159,39 @@ impl Options {
         Ok((self.reader(reader)?, writer))
     }
 
-    fn end(self, fd: OwnedFd, least: usize) -> io::Result<Base> {
-        let end = End::of(&fd)?;
-        let is_pipe = end.kind == Kind::Pipe;
+    fn end(self, fd: OwnedFd, least: usize) -> io::Result<PipeBase> {
+        let end = DescriptorEnd::of(&fd)?;
+        let is_pipe = end.kind == DescriptorKind::Pipe;
         let capacity = if is_pipe { capacity::grow(&fd, least) } else { 0 };
-        let attempt = if is_pipe { Attempt::Flag } else { Attempt::Never };
-        Ok(Base { fd, end, capacity, attempt, waiter: Waiter::new(self.wait) })
+        let attempt = if is_pipe { NonblockingAccess::Flag } else { NonblockingAccess::Never };
+        Ok(PipeBase { fd, end, capacity, attempt, waiter: PeerWaiter::new(self.wait) })
     }
 }
 
-/// Both ends of a new pipe, with [`Options::new`].
+/// Both ends of a new pipe, with [`PipeOptions::new`].
 ///
 /// # Errors
 ///
-/// As [`Options::pair`].
+/// As [`PipeOptions::pair`].
 pub fn pair() -> io::Result<(Reader, Writer)> {
-    Options::new().pair()
+    PipeOptions::new().pair()
 }
 
 /// What both ends have.
 #[derive(Debug)]
-struct Base {
+struct PipeBase {
     fd: OwnedFd,
-    end: End,
+    end: DescriptorEnd,
     capacity: usize,
-    attempt: Attempt,
-    waiter: Waiter,
+    attempt: NonblockingAccess,
+    waiter: PeerWaiter,
 }
 
-impl Base {
+impl PipeBase {
     /// Lets `stop` end its waits. Has no effect on a regular file: its calls do not depend on another
     /// program.
-    fn stopped_by(&mut self, stop: &Stop) {
-        if self.end.kind != Kind::Regular {
+    fn stopped_by(&mut self, stop: &PipeStop) {
+        if self.end.kind != DescriptorKind::Regular {
             self.waiter.stopped_by(stop);
         }
     }

@@ -47,7 +47,7 @@ const LEAP: u32 = 16;
 
 /// What one end of a pipe has learnt about its peer.
 #[derive(Debug, Clone)]
-pub(super) struct Patience {
+pub(super) struct SpinPatience {
     /// Short waits since the last rest, less what long ones took.
     trust: u32,
     /// Short sleeps left before a spin is tried. 0 while spinning.
@@ -56,7 +56,7 @@ pub(super) struct Patience {
     next_rest: u32,
 }
 
-impl Patience {
+impl SpinPatience {
     /// Without any knowledge: the first wait spins.
     pub(super) fn new() -> Self {
         Self { trust: 0, rest: 0, next_rest: SHORTEST_REST }
@@ -124,7 +124,7 @@ mod tests {
 
     const WAKE: Duration = Duration::from_micros(60);
 
-    fn wait(patience: &mut Patience, peer: Peer, cost: &mut Cost) {
+    fn wait(patience: &mut SpinPatience, peer: Peer, cost: &mut Cost) {
         let budget = patience.budget();
         let (spun, slept) = match peer {
             Peer::After(after) if after <= budget => (after, Duration::ZERO),
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    fn waits(patience: &mut Patience, peer: Peer, count: u32) -> Cost {
+    fn waits(patience: &mut SpinPatience, peer: Peer, count: u32) -> Cost {
         let mut cost = Cost::default();
         (0..count).for_each(|_| wait(patience, peer, &mut cost));
         cost
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_quick_peer_is_never_slept_for() {
         for after in [Duration::from_nanos(300), us(4), us(12), us(40)] {
-            let cost = waits(&mut Patience::new(), Peer::After(after), 10_000);
+            let cost = waits(&mut SpinPatience::new(), Peer::After(after), 10_000);
             assert_eq!(cost.sleeps, 0, "{after:?}");
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_slow_peer_is_slept_for() {
         for after in [us(150), us(300), us(400), us(2_000), us(100_000)] {
-            let mut patience = Patience::new();
+            let mut patience = SpinPatience::new();
             waits(&mut patience, Peer::After(us(4)), 1_000);
             let cost = waits(&mut patience, Peer::After(after), 20_000);
             assert!(cost.share_spun() < 0.002, "{after:?}: {}", cost.share_spun());
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_slow_peer_that_is_sometimes_less_slow_is_slept_for() {
-        let (mut patience, mut cost) = (Patience::new(), Cost::default());
+        let (mut patience, mut cost) = (SpinPatience::new(), Cost::default());
         for index in 0..20_000 {
             let after = us(250 + index * 7_919 % 400);
             wait(&mut patience, Peer::After(after), &mut cost);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_core_shared_is_left_to_the_peer() {
-        let mut patience = Patience::new();
+        let mut patience = SpinPatience::new();
         for after in [us(5), us(20), us(60)] {
             let learning = waits(&mut patience, Peer::OnOurCore(after), 20_000);
             assert!(learning.spun <= us(1_000), "{:?}", learning.spun);
@@ -191,17 +191,17 @@ mod tests {
 
     #[test]
     fn a_core_shared_is_known_after_few_spins() {
-        let mut patience = Patience::new();
+        let mut patience = SpinPatience::new();
         let first = waits(&mut patience, Peer::OnOurCore(us(20)), 600);
         assert_eq!(first.spun, 4 * SHORT);
-        let slow = waits(&mut Patience::new(), Peer::OnOurCore(us(300)), 600);
+        let slow = waits(&mut SpinPatience::new(), Peer::OnOurCore(us(300)), 600);
         assert!(slow.spun > first.spun, "a long sleep is no sign of a shared core");
     }
 
     #[test]
     fn spinning_is_taken_up_again_when_the_peer_gets_quick() {
         for after in [us(1), us(4), us(12), us(45)] {
-            let mut patience = Patience::new();
+            let mut patience = SpinPatience::new();
             waits(&mut patience, Peer::After(us(2_000)), 10_000);
             let turn = waits(&mut patience, Peer::After(after), 20);
             assert!(turn.sleeps <= 2 * SHORTEST_REST, "{after:?}: {}", turn.sleeps);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn spinning_is_taken_up_again_when_the_peer_leaves_our_core() {
-        let mut patience = Patience::new();
+        let mut patience = SpinPatience::new();
         waits(&mut patience, Peer::OnOurCore(us(20)), 100_000);
         waits(&mut patience, Peer::After(us(4)), LONGEST_REST + 1);
         assert_eq!(waits(&mut patience, Peer::After(us(4)), 1_000).sleeps, 0);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_quick_peer_that_sometimes_takes_a_fault_is_never_slept_for() {
-        let (mut patience, mut cost) = (Patience::new(), Cost::default());
+        let (mut patience, mut cost) = (SpinPatience::new(), Cost::default());
         for index in 0..10_000 {
             let after = if index % 8 == 7 { us(150) } else { us(1 + index % 9) };
             wait(&mut patience, Peer::After(after), &mut cost);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn pauses_between_bursts_do_not_end_the_spinning_in_them() {
-        let (mut patience, mut cost) = (Patience::new(), Cost::default());
+        let (mut patience, mut cost) = (SpinPatience::new(), Cost::default());
         for index in 0..10_000 {
             let after = if index % 20 == 0 { us(50_000) } else { us(1 + index % 7) };
             wait(&mut patience, Peer::After(after), &mut cost);

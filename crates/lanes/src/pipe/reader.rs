@@ -4,10 +4,10 @@
 //! without touching a byte, by `splice(2)` to /dev/null. [`Reader::copy_to`] passes everything to the copy
 //! engine. A reader takes what is in the pipe, however little it is: it never waits for more.
 
-use super::waiter::Moment;
-use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
-use crate::copy::{BUFFER, Copied, CopyError, copy};
-use crate::end::{End, Kind};
+use super::waiter::BlockingMode;
+use super::{NonblockingAccess, PipeBase, PipeOptions, PipeStop, WaitCounts, duplicate};
+use crate::copy::{BUFFER, CopyError, CopyOutcome, copy};
+use crate::end::{DescriptorEnd, DescriptorKind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::fs::File;
@@ -35,23 +35,23 @@ const MOST: usize = 1 << 30;
 /// ```
 #[derive(Debug)]
 pub struct Reader {
-    base: Base,
+    base: PipeBase,
     /// Where skipped bytes go, once some were.
     null: Option<File>,
 }
 
 impl Reader {
-    pub(super) fn over(base: Base) -> Self {
+    pub(super) fn over(base: PipeBase) -> Self {
         Self { base, null: None }
     }
 
-    /// Reads from `fd` with [`Options::new`].
+    /// Reads from `fd` with [`PipeOptions::new`].
     ///
     /// # Errors
     ///
-    /// As [`Options::reader`].
+    /// As [`PipeOptions::reader`].
     pub fn new(fd: impl Into<OwnedFd>) -> io::Result<Self> {
-        Options::new().reader(fd)
+        PipeOptions::new().reader(fd)
     }
 
     /// Reads from standard input, with a separate descriptor. Bytes that `std::io::stdin` has buffered are
@@ -59,21 +59,21 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// EMFILE, and as [`Options::reader`].
+    /// EMFILE, and as [`PipeOptions::reader`].
     pub fn stdin() -> io::Result<Self> {
         Self::new(duplicate(io::stdin())?)
     }
 
     /// Has `stop` end its waits.
     #[must_use]
-    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+    pub fn stopped_by(mut self, stop: &PipeStop) -> Self {
         self.base.stopped_by(stop);
         self
     }
 
     /// The descriptor it reads from.
     #[must_use]
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> DescriptorEnd {
         self.base.end
     }
 
@@ -93,13 +93,13 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// As [`crate::Copy::run`].
-    pub fn copy_to(&mut self, to: &impl AsFd) -> Result<Copied, CopyError> {
+    /// As [`crate::CopyJob::run`].
+    pub fn copy_to(&mut self, to: &impl AsFd) -> Result<CopyOutcome, CopyError> {
         copy(&self.base.fd, to)
     }
 
     /// Discards the next `bytes` bytes and returns their number, which is smaller only at the end. Bytes in a
-    /// pipe are not touched. If a [`Stop`] ends waits, a signal ends this too: it returns the number of bytes
+    /// pipe are not touched. If a [`PipeStop`] ends waits, a signal ends this too: it returns the number of bytes
     /// skipped before, or EINTR if there are none.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Reader {
     /// The number of bytes discarded, EINTR or ECANCELED. `None` if reading is needed, which also reports
     /// errors better.
     fn splice_to_null(&mut self, most: usize) -> Option<Result<usize, Errno>> {
-        if self.base.end.kind != Kind::Pipe {
+        if self.base.end.kind != DescriptorKind::Pipe {
             return None;
         }
         if self.null.is_none() {
@@ -160,15 +160,15 @@ impl Reader {
 
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         loop {
-            let Base { fd, attempt, waiter, .. } = &mut self.base;
+            let PipeBase { fd, attempt, waiter, .. } = &mut self.base;
             let (fd, can_attempt) = (fd.as_fd(), attempt.is_possible());
             let answer = waiter.run(can_attempt, (fd, PollFlags::IN), |moment| match moment {
-                Moment::Now => attempt.read(fd, into),
-                Moment::Sleeping => rustix::io::read(fd, &mut *into),
+                BlockingMode::Now => attempt.read(fd, into),
+                BlockingMode::Sleeping => rustix::io::read(fd, &mut *into),
             });
             match answer {
                 Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
-                    *attempt = Attempt::without_flag(fd);
+                    *attempt = NonblockingAccess::without_flag(fd);
                 }
                 _ => return answer,
             }

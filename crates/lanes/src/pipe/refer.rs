@@ -7,9 +7,9 @@
 //! takes a slot of the pipe, so small pieces fill it as fast as large ones.
 
 use super::writer::write_some;
-use super::{Base, Writer};
-use crate::buffer::{Dropped, Frozen, SendError, Sent};
-use crate::end::Kind;
+use super::{PipeBase, Writer};
+use crate::buffer::{Dropped, Frozen, SendError, SendWay};
+use crate::end::DescriptorKind;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -23,7 +23,7 @@ impl Writer {
     /// # Errors
     ///
     /// EINVAL for a range beyond the content; what `write(2)` gives; EINTR after a signal where a
-    /// [`Stop`](super::Stop) ends waits.
+    /// [`PipeStop`](super::PipeStop) ends waits.
     ///
     /// # Examples
     ///
@@ -41,11 +41,11 @@ impl Writer {
     /// assert_eq!(text, "y\ny\ny\n");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn send(&mut self, from: &Frozen, bytes: Range<usize>) -> Result<Sent, SendError> {
+    pub fn send(&mut self, from: &Frozen, bytes: Range<usize>) -> Result<SendWay, SendError> {
         if bytes.start > bytes.end || bytes.end > from.len() {
             return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
         }
-        let by = self.sending.get_or_insert(Sent::first(self.base.fd.as_fd()));
+        let by = self.sending.get_or_insert(SendWay::first(self.base.fd.as_fd()));
         let base = &mut self.base;
         base.all(bytes.len(), by, |base, taken, by| {
             let rest = bytes.start + taken..bytes.end;
@@ -64,10 +64,10 @@ impl Writer {
     /// # Examples
     ///
     /// ```
-    /// use pagewise_lanes::buffer::{Dropped, Pages};
+    /// use pagewise_lanes::buffer::{Dropped, BufferPages};
     /// use std::io::Read;
     /// let (mut reader, mut writer) = pagewise_lanes::pipe::pair()?;
-    /// let mut region = Dropped::new(64 * 1024, Pages::Base)?;
+    /// let mut region = Dropped::new(64 * 1024, BufferPages::Base)?;
     /// region.space(5)?[..5].copy_from_slice(b"never");
     /// writer.give(&mut region, 5)?;
     /// region.space(6)?[..6].copy_from_slice(b" again");
@@ -78,11 +78,11 @@ impl Writer {
     /// assert_eq!(text, "never again");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn give(&mut self, from: &mut Dropped, len: usize) -> Result<Sent, SendError> {
+    pub fn give(&mut self, from: &mut Dropped, len: usize) -> Result<SendWay, SendError> {
         if len > from.as_mut_slice().len() {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
         }
-        let first = || Sent::first_of_memory(self.base.fd.as_fd());
+        let first = || SendWay::first_of_memory(self.base.fd.as_fd());
         let by = self.giving.get_or_insert_with(first);
         let base = &mut self.base;
         base.all(len, by, |base, taken, by| {
@@ -94,26 +94,26 @@ impl Writer {
 /// The copy that a buffer calls if references are refused.
 type Copy<'a> = &'a mut dyn FnMut(&[u8]) -> Result<usize, Errno>;
 
-impl Base {
+impl PipeBase {
     /// Makes one call of a buffer: by reference, waiting as the end waits, or by a copy that waits the same
     /// way.
     fn refer(
         &mut self,
-        by: Sent,
+        by: SendWay,
         mut call: impl FnMut(BorrowedFd<'_>, SpliceFlags, Copy<'_>) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let Self { fd, end, attempt, waiter, .. } = self;
         let fd = fd.as_fd();
         match by {
-            Sent::ByReference => {
-                let is_pipe = end.kind == Kind::Pipe;
+            SendWay::ByReference => {
+                let is_pipe = end.kind == DescriptorKind::Pipe;
                 // Refused just now and nothing moved: the next round copies.
                 let mut again = |_: &[u8]| Err(Errno::INTR);
                 waiter.run(is_pipe, (fd, PollFlags::OUT), |moment| {
                     call(fd, moment.splice_flags(), &mut again)
                 })
             }
-            Sent::Copied => {
+            SendWay::Copied => {
                 let mut copy = |bytes: &[u8]| write_some(fd, attempt, waiter, bytes);
                 call(fd, SpliceFlags::empty(), &mut copy)
             }
@@ -124,16 +124,16 @@ impl Base {
     fn all(
         &mut self,
         len: usize,
-        by: &mut Sent,
-        mut some: impl FnMut(&mut Self, usize, &mut Sent) -> Result<usize, Errno>,
-    ) -> Result<Sent, SendError> {
+        by: &mut SendWay,
+        mut some: impl FnMut(&mut Self, usize, &mut SendWay) -> Result<usize, Errno>,
+    ) -> Result<SendWay, SendError> {
         let mut taken = 0;
         while taken < len {
             match some(self, taken, by) {
                 Ok(n) => taken += n,
                 Err(errno) if self.waiter.goes_on(errno) => {}
                 Err(errno) => {
-                    let call = if *by == Sent::Copied { "write" } else { "splice" };
+                    let call = if *by == SendWay::Copied { "write" } else { "splice" };
                     return Err(SendError { call, errno, taken });
                 }
             }

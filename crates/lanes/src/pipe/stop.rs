@@ -1,6 +1,6 @@
 //! Ending the waits of an end from elsewhere: another thread closes it, or a signal handler cancels.
 //!
-//! A thread that sleeps in `read(2)` is woken only by the pipe or by a signal. So an end with a [`Stop`]
+//! A thread that sleeps in `read(2)` is woken only by the pipe or by a signal. So an end with a [`PipeStop`]
 //! sleeps in `poll(2)` on its descriptor and on an eventfd (`eventfd(2)`), and makes non-blocking calls.
 //! After fork(2) both processes have the same eventfd, so it only wakes. Whether to stop is stored in memory,
 //! which they do not share. Overhead: one descriptor, and a poll for each sleep, after which each write wakes
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::pipe::{Options, Stop};
+/// use pagewise_lanes::pipe::{PipeOptions, PipeStop};
 /// use std::io::Read;
 /// let (from, _to) = std::io::pipe()?;
-/// let stop = Stop::new()?;
-/// let mut reader = Options::new().reader(from)?.stopped_by(&stop);
+/// let stop = PipeStop::new()?;
+/// let mut reader = PipeOptions::new().reader(from)?.stopped_by(&stop);
 /// let waiting = std::thread::spawn(move || reader.read(&mut [0]));
 /// stop.stop();
 /// let error = waiting.join().unwrap().unwrap_err();
@@ -32,15 +32,15 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Stop(Arc<Inner>);
+pub struct PipeStop(Arc<PipeStopState>);
 
 #[derive(Debug)]
-struct Inner {
+struct PipeStopState {
     wake: OwnedFd,
     is_stopped: AtomicBool,
 }
 
-impl Stop {
+impl PipeStop {
     /// A new, unused one.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Stop {
     pub fn new() -> std::io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = rustix::event::eventfd(0, flags)?;
-        Ok(Self(Arc::new(Inner { wake, is_stopped: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(PipeStopState { wake, is_stopped: AtomicBool::new(false) })))
     }
 
     /// Ends the wait that is going on, and every later one, with ECANCELED.
@@ -92,7 +92,7 @@ fn timeout(fd: BorrowedFd<'_>, events: PollFlags) -> Option<Timespec> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, Wait};
+    use super::super::{PipeOptions, WaitMode};
     use super::*;
     use crate::buffer::Frozen;
     use std::io::{Read, Write};
@@ -101,15 +101,17 @@ mod tests {
 
     const CANCELED: Option<i32> = Some(libc::ECANCELED);
 
-    fn options() -> impl Iterator<Item = Options> {
-        [Wait::Adaptive, Wait::Block, Wait::Busy].map(|wait| Options::new().wait(wait)).into_iter()
+    fn options() -> impl Iterator<Item = PipeOptions> {
+        [WaitMode::Adaptive, WaitMode::Block, WaitMode::Busy]
+            .map(|wait| PipeOptions::new().wait(wait))
+            .into_iter()
     }
 
     #[test]
     fn each_wait_of_a_reader_ends() {
         for options in options() {
             let (from, _to) = std::io::pipe().unwrap();
-            let stop = Stop::new().unwrap();
+            let stop = PipeStop::new().unwrap();
             let mut reader = options.reader(from).unwrap().stopped_by(&stop);
             let waiting = std::thread::spawn(move || {
                 let skipped = ended(|| reader.skip(9));
@@ -127,7 +129,7 @@ mod tests {
         for options in options() {
             for by_reference in [true, false] {
                 let (_from, to) = std::io::pipe().unwrap();
-                let stop = Stop::new().unwrap();
+                let stop = PipeStop::new().unwrap();
                 let mut writer = options.writer(to).unwrap().stopped_by(&stop);
                 let frozen = frozen.clone();
                 let waiting = std::thread::spawn(move || match by_reference {
@@ -157,9 +159,10 @@ mod tests {
     #[test]
     fn what_another_process_wakes_waits_on() {
         let (from, mut to) = std::io::pipe().unwrap();
-        let stop = Stop::new().unwrap();
+        let stop = PipeStop::new().unwrap();
         rustix::io::write(&stop.0.wake, &1_u64.to_ne_bytes()).unwrap();
-        let mut reader = Options::new().wait(Wait::Block).reader(from).unwrap().stopped_by(&stop);
+        let mut reader =
+            PipeOptions::new().wait(WaitMode::Block).reader(from).unwrap().stopped_by(&stop);
         let waiting = std::thread::spawn(move || reader.read(&mut [0; 4]).unwrap());
         // It empties the wake, and sleeps again.
         let is_awake = || {
@@ -177,8 +180,8 @@ mod tests {
     fn the_timeout_of_a_socket_is_kept() {
         let (socket, _peer) = UnixStream::pair().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let stop = Stop::new().unwrap();
-        let mut reader = Options::new().reader(socket).unwrap().stopped_by(&stop);
+        let stop = PipeStop::new().unwrap();
+        let mut reader = PipeOptions::new().reader(socket).unwrap().stopped_by(&stop);
         let error = reader.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     }

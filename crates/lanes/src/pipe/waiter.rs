@@ -1,6 +1,6 @@
 //! Waiting for the other end of a pipe: attempts that do not sleep, then one call that does.
 //!
-//! A wait begins when an attempt returns EAGAIN. While [`Patience`] allows, the attempt is repeated with
+//! A wait begins when an attempt returns EAGAIN. While [`SpinPatience`] allows, the attempt is repeated with
 //! pauses between (a processor hint, so that the peer on a sibling thread is not slowed down). After that the
 //! call itself sleeps in the kernel. If patience does not allow a spin, nothing is attempted: the call
 //! sleeps, and counts as a wait if it takes longer than [`NOTICEABLE`]. `poll(2)` is never used on a pipe
@@ -10,8 +10,8 @@
 //! A spin costs an attempt of some 0.2 us and two readings of the clock, a call that may sleep the two
 //! readings. The reason for a wait is not seen: the peer may be computing, or not be scheduled.
 
-use super::patience::Patience;
-use super::{Stop, Wait, WaitCounts};
+use super::patience::SpinPatience;
+use super::{PipeStop, WaitCounts, WaitMode};
 use crate::copy::BUFFER;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
@@ -26,20 +26,20 @@ const PAUSES: u32 = 4;
 /// A call that takes longer counts as one that slept: longer than copying some pages, shorter than any sleep.
 const NOTICEABLE: Duration = Duration::from_micros(5);
 
-/// How long an end with a [`Stop`] spins before it reports EINTR, so that its caller sees the signals that no call
+/// How long an end with a [`PipeStop`] spins before it reports EINTR, so that its caller sees the signals that no call
 /// has met.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// Whether a call may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum BlockingMode {
     /// It must return immediately, with EAGAIN if nothing can be done now.
     Now,
     /// It sleeps until something can be done.
     Sleeping,
 }
 
-impl Moment {
+impl BlockingMode {
     /// What says so to `splice(2)` and its like.
     pub(super) fn splice_flags(self) -> SpliceFlags {
         match self {
@@ -54,18 +54,18 @@ pub type Ready<'a> = (BorrowedFd<'a>, PollFlags);
 
 /// How one end waits: the rule of [`super::Writer`] and [`super::Reader`], for calls of your own on a pipe.
 #[derive(Debug)]
-pub struct Waiter {
-    wait: Wait,
-    patience: Patience,
+pub struct PeerWaiter {
+    wait: WaitMode,
+    patience: SpinPatience,
     counts: WaitCounts,
-    stop: Option<Stop>,
+    stop: Option<PipeStop>,
 }
 
-impl Waiter {
+impl PeerWaiter {
     /// Waits by this rule, without having learnt anything of the peer.
     #[must_use]
-    pub fn new(wait: Wait) -> Self {
-        Self { wait, patience: Patience::new(), counts: WaitCounts::default(), stop: None }
+    pub fn new(wait: WaitMode) -> Self {
+        Self { wait, patience: SpinPatience::new(), counts: WaitCounts::default(), stop: None }
     }
 
     /// Its wait counts.
@@ -75,7 +75,7 @@ impl Waiter {
     }
 
     /// Has `stop` end its waits, and signals too.
-    pub(super) fn stopped_by(&mut self, stop: &Stop) {
+    pub(super) fn stopped_by(&mut self, stop: &PipeStop) {
         self.stop = Some(stop.clone());
     }
 
@@ -91,11 +91,11 @@ impl Waiter {
 
     /// Whether calls are ever attempted without sleeping, if that is possible.
     pub(super) fn attempts(&self) -> bool {
-        self.wait != Wait::Block || self.is_stoppable()
+        self.wait != WaitMode::Block || self.is_stoppable()
     }
 
     /// Makes `call` until it returns something other than EAGAIN. With `can_attempt`, `call` supports
-    /// [`Moment::Now`]; without, it is always allowed to sleep.
+    /// [`BlockingMode::Now`]; without, it is always allowed to sleep.
     ///
     /// # Errors
     ///
@@ -104,9 +104,9 @@ impl Waiter {
         &mut self,
         can_attempt: bool,
         ready: Ready<'_>,
-        mut call: impl FnMut(Moment) -> Result<T, Errno>,
+        mut call: impl FnMut(BlockingMode) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if self.stop.as_ref().is_some_and(Stop::is_stopped) {
+        if self.stop.as_ref().is_some_and(PipeStop::is_stopped) {
             return Err(Errno::CANCELED);
         }
         if !can_attempt || !self.attempts() {
@@ -116,7 +116,7 @@ impl Waiter {
         if budget.is_zero() {
             return self.sleep_through(ready, call);
         }
-        match call(Moment::Now) {
+        match call(BlockingMode::Now) {
             Err(Errno::AGAIN) => self.spin(budget, ready, call),
             answer => answer,
         }
@@ -126,7 +126,7 @@ impl Waiter {
     fn sleep_through<T>(
         &mut self,
         ready: Ready<'_>,
-        call: impl FnMut(Moment) -> Result<T, Errno>,
+        call: impl FnMut(BlockingMode) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let start = Instant::now();
         let answer = self.sleep(true, ready, call);
@@ -144,13 +144,13 @@ impl Waiter {
         &mut self,
         budget: Duration,
         ready: Ready<'_>,
-        mut call: impl FnMut(Moment) -> Result<T, Errno>,
+        mut call: impl FnMut(BlockingMode) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let start = Instant::now();
         let mut spun = Duration::ZERO;
         while spun < budget {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            let answer = call(Moment::Now);
+            let answer = call(BlockingMode::Now);
             if !matches!(answer, Err(Errno::AGAIN)) {
                 self.patience.spun(spun, Duration::ZERO);
                 self.counts.spins += 1;
@@ -172,7 +172,7 @@ impl Waiter {
     }
 
     /// How many of `len` bytes to pass to a `write(2)` that may sleep, if calls can be attempted.
-    /// [`PIPE_BUF`] if a [`Stop`] ends waits, and while spinning, so that it returns as soon as there is room
+    /// [`PIPE_BUF`] if a [`PipeStop`] ends waits, and while spinning, so that it returns as soon as there is room
     /// and the rest is attempted. 256 KiB while spinning rests, so that waits are seen. All bytes if nothing
     /// is ever attempted.
     #[must_use]
@@ -192,30 +192,30 @@ impl Waiter {
     /// How long the next wait may be spun for.
     fn budget(&self) -> Duration {
         match self.wait {
-            Wait::Block => Duration::ZERO,
-            Wait::Busy => Duration::MAX,
-            Wait::Adaptive => self.patience.budget(),
+            WaitMode::Block => Duration::ZERO,
+            WaitMode::Busy => Duration::MAX,
+            WaitMode::Adaptive => self.patience.budget(),
         }
     }
 
-    /// Lets the call sleep. Uses poll if the descriptor's O_NONBLOCK prevents that, and if a [`Stop`] ends
+    /// Lets the call sleep. Uses poll if the descriptor's O_NONBLOCK prevents that, and if a [`PipeStop`] ends
     /// waits. The caller handles EAGAIN with another cause (a timeout of a socket).
     fn sleep<T>(
         &self,
         can_attempt: bool,
         ready: Ready<'_>,
-        mut call: impl FnMut(Moment) -> Result<T, Errno>,
+        mut call: impl FnMut(BlockingMode) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let Some(stop) = &self.stop else { return sleep(ready, call) };
         loop {
             if can_attempt {
-                match call(Moment::Now) {
+                match call(BlockingMode::Now) {
                     Err(Errno::AGAIN) => stop.wait(ready)?,
                     answer => return answer,
                 }
             } else {
                 stop.wait(ready)?;
-                match call(Moment::Sleeping) {
+                match call(BlockingMode::Sleeping) {
                     Err(Errno::AGAIN) if is_nonblocking(ready.0)? => {}
                     answer => return answer,
                 }
@@ -227,10 +227,10 @@ impl Waiter {
 /// Lets the call sleep, by itself or by poll.
 fn sleep<T>(
     (fd, events): Ready<'_>,
-    mut call: impl FnMut(Moment) -> Result<T, Errno>,
+    mut call: impl FnMut(BlockingMode) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     loop {
-        match call(Moment::Sleeping) {
+        match call(BlockingMode::Sleeping) {
             Err(Errno::AGAIN) if is_nonblocking(fd)? => {
                 rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, events)], None)?;
             }
@@ -250,14 +250,18 @@ mod tests {
     use std::os::fd::AsFd;
 
     /// A call with prepared answers and the moments at which it was made.
-    fn answers(list: &[Result<u32, Errno>]) -> (Vec<Result<u32, Errno>>, Vec<Moment>) {
+    fn answers(list: &[Result<u32, Errno>]) -> (Vec<Result<u32, Errno>>, Vec<BlockingMode>) {
         (list.iter().rev().copied().collect(), Vec::new())
     }
 
-    fn run(wait: Wait, can_attempt: bool, list: &[Result<u32, Errno>]) -> (Waiter, Vec<Moment>) {
+    fn run(
+        wait: WaitMode,
+        can_attempt: bool,
+        list: &[Result<u32, Errno>],
+    ) -> (PeerWaiter, Vec<BlockingMode>) {
         let (pipe, _writer): (PipeReader, _) = std::io::pipe().unwrap();
         let (mut left, mut made) = answers(list);
-        let mut waiter = Waiter::new(wait);
+        let mut waiter = PeerWaiter::new(wait);
         let last = *list.last().unwrap();
         let answer = waiter.run(can_attempt, (pipe.as_fd(), PollFlags::IN), |moment| {
             made.push(moment);
@@ -271,33 +275,33 @@ mod tests {
     #[test]
     fn an_answer_at_once_is_no_wait() {
         for answer in [Ok(7), Err(Errno::PIPE), Err(Errno::INTR), Ok(0)] {
-            let (waiter, made) = run(Wait::Adaptive, true, &[answer]);
-            assert_eq!((waiter.counts(), made), (WaitCounts::default(), vec![Moment::Now]));
+            let (waiter, made) = run(WaitMode::Adaptive, true, &[answer]);
+            assert_eq!((waiter.counts(), made), (WaitCounts::default(), vec![BlockingMode::Now]));
         }
     }
 
     #[test]
     fn blocking_never_attempts() {
-        assert_eq!(run(Wait::Block, true, &[Ok(1)]).1, [Moment::Sleeping]);
-        assert_eq!(run(Wait::Busy, false, &[Ok(1)]).1, [Moment::Sleeping]);
+        assert_eq!(run(WaitMode::Block, true, &[Ok(1)]).1, [BlockingMode::Sleeping]);
+        assert_eq!(run(WaitMode::Busy, false, &[Ok(1)]).1, [BlockingMode::Sleeping]);
     }
 
     #[test]
     fn busy_never_sleeps() {
         let mut list = vec![Err(Errno::AGAIN); 100_000];
         list.push(Ok(1));
-        let (waiter, made) = run(Wait::Busy, true, &list);
-        assert!(made.iter().all(|moment| *moment == Moment::Now));
+        let (waiter, made) = run(WaitMode::Busy, true, &list);
+        assert!(made.iter().all(|moment| *moment == BlockingMode::Now));
         assert_eq!((waiter.counts().spins, waiter.counts().sleeps), (1, 0));
     }
 
     #[test]
     fn an_interrupted_sleep_is_the_callers() {
         let (pipe, _writer) = std::io::pipe().unwrap();
-        let mut waiter = Waiter::new(Wait::Adaptive);
+        let mut waiter = PeerWaiter::new(WaitMode::Adaptive);
         let answer = waiter.run(true, (pipe.as_fd(), PollFlags::IN), |moment| match moment {
-            Moment::Now => Err::<u32, _>(Errno::AGAIN),
-            Moment::Sleeping => Err(Errno::INTR),
+            BlockingMode::Now => Err::<u32, _>(Errno::AGAIN),
+            BlockingMode::Sleeping => Err(Errno::INTR),
         });
         assert_eq!(answer, Err(Errno::INTR));
         assert_eq!((waiter.counts().spins, waiter.counts().sleeps), (0, 1));
@@ -305,6 +309,6 @@ mod tests {
 
     #[test]
     fn a_timeout_of_the_descriptor_is_the_callers() {
-        assert_eq!(run(Wait::Block, true, &[Err(Errno::AGAIN)]).1, [Moment::Sleeping]);
+        assert_eq!(run(WaitMode::Block, true, &[Err(Errno::AGAIN)]).1, [BlockingMode::Sleeping]);
     }
 }

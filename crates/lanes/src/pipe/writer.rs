@@ -1,13 +1,13 @@
 //! The end that writes.
 //!
 //! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that may sleep gets as many bytes
-//! as [`Waiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises;
+//! as [`PeerWaiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises;
 //! longer ones never were.
 
-use super::waiter::{Moment, Waiter};
-use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
-use crate::buffer::Sent;
-use crate::end::End;
+use super::waiter::{BlockingMode, PeerWaiter};
+use super::{NonblockingAccess, PipeBase, PipeOptions, PipeStop, WaitCounts, duplicate};
+use crate::buffer::SendWay;
+use crate::end::DescriptorEnd;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -25,25 +25,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// ```
 #[derive(Debug)]
 pub struct Writer {
-    pub(super) base: Base,
+    pub(super) base: PipeBase,
     /// How frozen bytes go, once some were sent.
-    pub(super) sending: Option<Sent>,
+    pub(super) sending: Option<SendWay>,
     /// How dropped bytes go, once some were given.
-    pub(super) giving: Option<Sent>,
+    pub(super) giving: Option<SendWay>,
 }
 
 impl Writer {
-    pub(super) fn over(base: Base) -> Self {
+    pub(super) fn over(base: PipeBase) -> Self {
         Self { base, sending: None, giving: None }
     }
 
-    /// Writes to `fd` with [`Options::new`].
+    /// Writes to `fd` with [`PipeOptions::new`].
     ///
     /// # Errors
     ///
-    /// As [`Options::writer`].
+    /// As [`PipeOptions::writer`].
     pub fn new(fd: impl Into<OwnedFd>) -> io::Result<Self> {
-        Options::new().writer(fd)
+        PipeOptions::new().writer(fd)
     }
 
     /// Writes to standard output, with a separate descriptor and past the buffer of `std::io::stdout`. Flush
@@ -51,21 +51,21 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// EMFILE, and as [`Options::writer`].
+    /// EMFILE, and as [`PipeOptions::writer`].
     pub fn stdout() -> io::Result<Self> {
         Self::new(duplicate(io::stdout())?)
     }
 
     /// Has `stop` end its waits.
     #[must_use]
-    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+    pub fn stopped_by(mut self, stop: &PipeStop) -> Self {
         self.base.stopped_by(stop);
         self
     }
 
     /// The descriptor it writes to.
     #[must_use]
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> DescriptorEnd {
         self.base.end
     }
 
@@ -85,8 +85,8 @@ impl Writer {
 /// Writes some bytes: at least one, unless `bytes` is empty.
 pub(super) fn write_some(
     fd: BorrowedFd<'_>,
-    attempt: &mut Attempt,
-    waiter: &mut Waiter,
+    attempt: &mut NonblockingAccess,
+    waiter: &mut PeerWaiter,
     bytes: &[u8],
 ) -> Result<usize, Errno> {
     loop {
@@ -95,12 +95,12 @@ pub(super) fn write_some(
         let cuts = can_attempt || waiter.is_stoppable();
         let piece = &bytes[..if cuts { waiter.sleeping_write(len) } else { len }];
         let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
-            Moment::Now => attempt.write(fd, bytes),
-            Moment::Sleeping => rustix::io::write(fd, piece),
+            BlockingMode::Now => attempt.write(fd, bytes),
+            BlockingMode::Sleeping => rustix::io::write(fd, piece),
         });
         match answer {
             Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
-                *attempt = Attempt::without_flag(fd);
+                *attempt = NonblockingAccess::without_flag(fd);
             }
             _ => return answer,
         }
@@ -109,7 +109,7 @@ pub(super) fn write_some(
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Base { fd, attempt, waiter, .. } = &mut self.base;
+        let PipeBase { fd, attempt, waiter, .. } = &mut self.base;
         Ok(write_some(fd.as_fd(), attempt, waiter, bytes)?)
     }
 

@@ -7,20 +7,20 @@
 //! data and never waits. Overhead: 20 to 100 us a question, under 5 ms for all. [`truths`] tests once in a
 //! process.
 //!
-//! A sealed memfd cannot be overwritten for the test. [`Source::Memfd`] is its twin without the seal, which
+//! A sealed memfd cannot be overwritten for the test. [`ProbeSource::Memfd`] is its twin without the seal, which
 //! goes the same way through the kernel. Not seen: calls that copy some sizes and share others (one base page
 //! is moved), and filters installed later.
 
 pub(crate) mod cached;
 mod trial;
 
-use crate::buffer::region::Pages;
+use crate::buffer::region::BufferPages;
 use rustix::io::Errno;
 use std::sync::OnceLock;
 
 /// Where the data comes from, and the call that moves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum ProbeSource {
     /// Private anonymous memory, by `vmsplice(2)`.
     Private,
     /// Memory shared with a memfd, by `vmsplice(2)`.
@@ -39,7 +39,7 @@ pub enum Source {
 
 /// Where the data is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sink {
+pub enum ProbeSink {
     /// A pipe.
     Pipe,
     /// A stream socket of the family AF_UNIX.
@@ -50,7 +50,7 @@ pub enum Sink {
 
 /// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum ProbeAnswer {
     /// A later change of the source shows at the sink.
     Shared,
     /// The sink has its own copy.
@@ -61,16 +61,16 @@ pub enum Answer {
 
 /// One question and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Truth {
+pub struct ProbeTruth {
     /// Where the data was.
-    pub source: Source,
+    pub source: ProbeSource,
     /// Where it was read.
-    pub sink: Sink,
+    pub sink: ProbeSink,
     /// The result.
-    pub answer: Answer,
+    pub answer: ProbeAnswer,
 }
 
-impl Source {
+impl ProbeSource {
     /// All sources.
     pub const ALL: [Self; 7] = [
         Self::Private,
@@ -83,12 +83,12 @@ impl Source {
     ];
 }
 
-impl Sink {
+impl ProbeSink {
     /// All sinks.
     pub const ALL: [Self; 3] = [Self::Pipe, Self::Socket, Self::File];
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for ProbeSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Private => "memory (vmsplice)",
@@ -102,7 +102,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-impl std::fmt::Display for Sink {
+impl std::fmt::Display for ProbeSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Pipe => "pipe",
@@ -112,7 +112,7 @@ impl std::fmt::Display for Sink {
     }
 }
 
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for ProbeAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Shared => f.write_str("shared"),
@@ -127,16 +127,16 @@ impl std::fmt::Display for Answer {
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::probe::{Answer, Sink, Source, ask};
+/// use pagewise_lanes::probe::{ProbeAnswer, ProbeSink, ProbeSource, ask};
 /// // Files are written by copying, whatever the source.
-/// assert_ne!(ask(Source::Memfd, Sink::File), Answer::Shared);
+/// assert_ne!(ask(ProbeSource::Memfd, ProbeSink::File), ProbeAnswer::Shared);
 /// ```
 #[must_use]
-pub fn ask(source: Source, sink: Sink) -> Answer {
-    match trial::shares(source, sink, Pages::Base.size()) {
-        Ok(true) => Answer::Shared,
-        Ok(false) => Answer::Copied,
-        Err(errno) => Answer::Refused(errno),
+pub fn ask(source: ProbeSource, sink: ProbeSink) -> ProbeAnswer {
+    match trial::shares(source, sink, BufferPages::Base.size()) {
+        Ok(true) => ProbeAnswer::Shared,
+        Ok(false) => ProbeAnswer::Copied,
+        Err(errno) => ProbeAnswer::Refused(errno),
     }
 }
 
@@ -151,19 +151,20 @@ pub fn ask(source: Source, sink: Sink) -> Answer {
 /// }
 /// ```
 #[must_use]
-pub fn truths() -> &'static [Truth] {
-    static TRUTHS: OnceLock<Vec<Truth>> = OnceLock::new();
+pub fn truths() -> &'static [ProbeTruth] {
+    static TRUTHS: OnceLock<Vec<ProbeTruth>> = OnceLock::new();
     TRUTHS.get_or_init(|| {
-        let sinks =
-            |source| Sink::ALL.map(|sink| Truth { source, sink, answer: ask(source, sink) });
-        Source::ALL.into_iter().flat_map(sinks).collect()
+        let sinks = |source| {
+            ProbeSink::ALL.map(|sink| ProbeTruth { source, sink, answer: ask(source, sink) })
+        };
+        ProbeSource::ALL.into_iter().flat_map(sinks).collect()
     })
 }
 
 /// Whether `vmsplice(2)` of private memory into a pipe makes a copy; asked once in a process.
 pub(crate) fn vmsplice_copies() -> bool {
     static COPIES: OnceLock<bool> = OnceLock::new();
-    *COPIES.get_or_init(|| ask(Source::Private, Sink::Pipe) == Answer::Copied)
+    *COPIES.get_or_init(|| ask(ProbeSource::Private, ProbeSink::Pipe) == ProbeAnswer::Copied)
 }
 
 #[cfg(test)]
@@ -173,9 +174,9 @@ mod tests {
     #[test]
     fn every_question_has_its_answer() {
         let truths = truths();
-        assert_eq!(truths.len(), Source::ALL.len() * Sink::ALL.len());
-        for source in Source::ALL {
-            for sink in Sink::ALL {
+        assert_eq!(truths.len(), ProbeSource::ALL.len() * ProbeSink::ALL.len());
+        for source in ProbeSource::ALL {
+            for sink in ProbeSink::ALL {
                 assert_eq!(
                     truths.iter().filter(|t| t.source == source && t.sink == sink).count(),
                     1
@@ -193,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_file_never_shares_the_page_of_what_was_written_to_it() {
-        for truth in truths().iter().filter(|truth| truth.sink == Sink::File) {
-            assert_ne!(truth.answer, Answer::Shared, "{truth:?}");
+        for truth in truths().iter().filter(|truth| truth.sink == ProbeSink::File) {
+            assert_ne!(truth.answer, ProbeAnswer::Shared, "{truth:?}");
         }
     }
 }

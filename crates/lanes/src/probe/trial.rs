@@ -4,8 +4,8 @@
 
 #![allow(unsafe_code, reason = "vmsplice of memory that is meant to be overwritten")]
 
-use super::{Sink, Source};
-use crate::buffer::region::{Pages, Region};
+use super::{ProbeSink, ProbeSource};
+use crate::buffer::region::{BufferPages, BufferRegion};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -16,10 +16,10 @@ const A: u8 = 0xa5;
 const B: u8 = 0x5a;
 
 /// Whether a page of `source` that was moved to `sink` shows what is later written to the source.
-pub(super) fn shares(source: Source, sink: Sink, page: usize) -> Result<bool, Errno> {
-    let mut origin = Origin::new(source, page)?;
+pub(super) fn shares(source: ProbeSource, sink: ProbeSink, page: usize) -> Result<bool, Errno> {
+    let mut origin = ProbeOrigin::new(source, page)?;
     origin.write(A)?;
-    let outlet = Outlet::new(sink)?;
+    let outlet = ProbeOutlet::new(sink)?;
     let moved = origin.move_to(&outlet, page)?;
     origin.write(B)?;
     let mut found = vec![0; moved];
@@ -31,37 +31,45 @@ pub(super) fn shares(source: Source, sink: Sink, page: usize) -> Result<bool, Er
 }
 
 /// The page that is moved, and how.
-struct Origin {
-    source: Source,
-    place: Place,
+struct ProbeOrigin {
+    source: ProbeSource,
+    place: ProbePlace,
 }
 
-enum Place {
-    Memory(Region),
+enum ProbePlace {
+    Memory(BufferRegion),
     File(OwnedFd, Vec<u8>),
 }
 
-impl Origin {
-    fn new(source: Source, page: usize) -> Result<Self, Errno> {
+impl ProbeOrigin {
+    fn new(source: ProbeSource, page: usize) -> Result<Self, Errno> {
         let place = match source {
-            Source::Private => Place::Memory(Region::anonymous(page, Pages::Base)?),
-            Source::Shared => {
+            ProbeSource::Private => {
+                ProbePlace::Memory(BufferRegion::anonymous(page, BufferPages::Base)?)
+            }
+            ProbeSource::Shared => {
                 let file = memfd()?;
                 rustix::fs::ftruncate(&file, page as u64)?;
                 // SAFETY: the file was just made, is as long as the region, and nobody else knows
                 // it.
-                Place::Memory(unsafe { Region::of_file(file.as_fd(), page, Pages::Base) }?)
+                ProbePlace::Memory(unsafe {
+                    BufferRegion::of_file(file.as_fd(), page, BufferPages::Base)
+                }?)
             }
-            Source::Memfd | Source::Tee | Source::Pipe => Place::File(memfd()?, vec![0; page]),
-            Source::File | Source::Sendfile => Place::File(regular()?, vec![0; page]),
+            ProbeSource::Memfd | ProbeSource::Tee | ProbeSource::Pipe => {
+                ProbePlace::File(memfd()?, vec![0; page])
+            }
+            ProbeSource::File | ProbeSource::Sendfile => {
+                ProbePlace::File(regular()?, vec![0; page])
+            }
         };
         Ok(Self { source, place })
     }
 
     fn write(&mut self, value: u8) -> Result<(), Errno> {
         match &mut self.place {
-            Place::Memory(region) => region.as_mut_bytes().fill(value),
-            Place::File(file, bytes) => {
+            ProbePlace::Memory(region) => region.as_mut_bytes().fill(value),
+            ProbePlace::File(file, bytes) => {
                 bytes.fill(value);
                 if rustix::io::pwrite(&*file, bytes, 0)? != bytes.len() {
                     return Err(Errno::IO);
@@ -72,27 +80,27 @@ impl Origin {
     }
 
     /// Moves at most `page` bytes; how many.
-    fn move_to(&self, outlet: &Outlet, page: usize) -> Result<usize, Errno> {
+    fn move_to(&self, outlet: &ProbeOutlet, page: usize) -> Result<usize, Errno> {
         let flags = SpliceFlags::NONBLOCK;
         match &self.place {
-            Place::Memory(region) => outlet.through_pipe(|pipe| {
+            ProbePlace::Memory(region) => outlet.through_pipe(|pipe| {
                 // SAFETY: `pipe` is a writing end of our own, and what is read from it is expected
                 // to change.
                 unsafe { region.vmsplice(pipe, 0..page, flags) }
             }),
-            Place::File(file, _) => {
+            ProbePlace::File(file, _) => {
                 let from_file = |pipe: BorrowedFd<'_>| {
                     rustix::pipe::splice(file, Some(&mut 0), pipe, None, page, flags)
                 };
                 match self.source {
-                    Source::Sendfile => {
+                    ProbeSource::Sendfile => {
                         rustix::fs::sendfile(outlet.entry(), file, Some(&mut 0), page)
                     }
-                    Source::Tee | Source::Pipe => {
+                    ProbeSource::Tee | ProbeSource::Pipe => {
                         let (reading, writing) = pipe()?;
                         let n = from_file(writing.as_fd())?;
                         outlet.through_pipe(|pipe| match self.source {
-                            Source::Tee => rustix::pipe::tee(&reading, pipe, n, flags),
+                            ProbeSource::Tee => rustix::pipe::tee(&reading, pipe, n, flags),
                             _ => rustix::pipe::splice(&reading, None, pipe, None, n, flags),
                         })
                     }
@@ -104,26 +112,26 @@ impl Origin {
 }
 
 /// A sink: bytes go into `entry` and come out of `exit`.
-enum Outlet {
+enum ProbeOutlet {
     Pipe { exit: OwnedFd, entry: OwnedFd },
     Socket { exit: OwnedFd, entry: OwnedFd },
     File(OwnedFd),
 }
 
-impl Outlet {
-    fn new(sink: Sink) -> Result<Self, Errno> {
+impl ProbeOutlet {
+    fn new(sink: ProbeSink) -> Result<Self, Errno> {
         Ok(match sink {
-            Sink::Pipe => {
+            ProbeSink::Pipe => {
                 let (exit, entry) = pipe()?;
                 Self::Pipe { exit, entry }
             }
-            Sink::Socket => {
+            ProbeSink::Socket => {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let (exit, entry) =
                     rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
                 Self::Socket { exit, entry }
             }
-            Sink::File => Self::File(regular()?),
+            ProbeSink::File => Self::File(regular()?),
         })
     }
 

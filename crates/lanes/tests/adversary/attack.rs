@@ -4,7 +4,7 @@
 use crate::block::{Block, Dice};
 use crate::child::{fork, wait};
 use crate::schemes::Scheme;
-use pagewise_lanes::buffer::Sent;
+use pagewise_lanes::buffer::SendWay;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ impl Adversary {
                 self.pipe = pipe(self.size);
                 continue;
             }
-            self.tally.by_reference += u64::from(sent.unwrap() == Sent::ByReference);
+            self.tally.by_reference += u64::from(sent.unwrap() == SendWay::ByReference);
             self.inside.push_back(block);
             if self.inside.len() > self.lag || self.dice.roll(3) > 0 {
                 self.take_all();

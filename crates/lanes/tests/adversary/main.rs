@@ -21,8 +21,8 @@ mod ring;
 mod schemes;
 
 use attack::Adversary;
-use pagewise_lanes::buffer::{Dropped, Pages, Store};
-use pagewise_lanes::probe::{Answer, Sink, Source, ask};
+use pagewise_lanes::buffer::{BufferPages, Dropped, FrozenStore};
+use pagewise_lanes::probe::{ProbeAnswer, ProbeSink, ProbeSource, ask};
 use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
 use std::time::Instant;
 
@@ -50,22 +50,22 @@ fn survives(name: &str, scheme: &mut impl Scheme) {
 #[test]
 fn frozen_bytes_never_change() {
     let (small, large) = (90_000, 300_000); // the large lie on huge pages, where there are some
-    survives("frozen-sealed", &mut Freezes::new(small, Store::Sealed));
-    survives("frozen-sealed-large", &mut Freezes::new(large, Store::Sealed));
-    survives("frozen-private", &mut Freezes::new(small, Store::Private));
-    survives("frozen-private-large", &mut Freezes::new(large, Store::Private));
+    survives("frozen-sealed", &mut Freezes::new(small, FrozenStore::Sealed));
+    survives("frozen-sealed-large", &mut Freezes::new(large, FrozenStore::Sealed));
+    survives("frozen-private", &mut Freezes::new(small, FrozenStore::Private));
+    survives("frozen-private-large", &mut Freezes::new(large, FrozenStore::Private));
 }
 
 #[test]
 fn dropped_bytes_never_change() {
-    survives("dropped-base", &mut Drops::new(Dropped::new, Pages::Base));
-    survives("dropped-huge", &mut Drops::new(Dropped::new, Pages::Huge));
+    survives("dropped-base", &mut Drops::new(Dropped::new, BufferPages::Base));
+    survives("dropped-huge", &mut Drops::new(Dropped::new, BufferPages::Huge));
 }
 
 #[test]
 fn returning_bytes_never_change() {
-    survives("returning-base", &mut Drops::new(Dropped::returning, Pages::Base));
-    survives("returning-huge", &mut Drops::new(Dropped::returning, Pages::Huge));
+    survives("returning-base", &mut Drops::new(Dropped::returning, BufferPages::Base));
+    survives("returning-huge", &mut Drops::new(Dropped::returning, BufferPages::Huge));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn ring_bytes_never_change() {
 /// Tests the tests: they must catch the known unsafe buffer at once.
 #[test]
 fn the_double_buffer_is_caught() {
-    if ask(Source::Private, Sink::Pipe) != Answer::Shared {
+    if ask(ProbeSource::Private, ProbeSink::Pipe) != ProbeAnswer::Shared {
         println!("SKIP the_double_buffer_is_caught: vmsplice does not share pages here");
         return;
     }

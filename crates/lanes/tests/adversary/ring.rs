@@ -4,8 +4,8 @@
 use crate::attack::Tally;
 use crate::block::{Block, Dice, fill};
 use crate::child::{fork, wait};
-use pagewise_lanes::buffer::acked::{self, Reader, Writer};
-use pagewise_lanes::buffer::{Pages, Sent};
+use pagewise_lanes::buffer::acked::{self, RingReader, RingWriter};
+use pagewise_lanes::buffer::{BufferPages, SendWay};
 use rustix::io::Errno;
 use std::io::Read;
 use std::sync::mpsc::Receiver;
@@ -19,7 +19,7 @@ pub fn run(rounds: u64) -> Tally {
     let mut tally = Tally::default();
     while tally.rounds < rounds {
         let left = (rounds - tally.rounds).min(LIFE);
-        let pages = if tally.rounds % 2 == 0 { Pages::Base } else { Pages::Huge };
+        let pages = if tally.rounds % 2 == 0 { BufferPages::Base } else { BufferPages::Huge };
         let (writer, reader) = acked::ring(4, REGION, pages).unwrap();
         let (tell, reported) = std::sync::mpsc::channel();
         let consumer = std::thread::spawn(move || consume(reader, &reported));
@@ -33,7 +33,7 @@ pub fn run(rounds: u64) -> Tally {
     tally
 }
 
-fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl FnMut(Block)) {
+fn produce(mut writer: RingWriter, rounds: u64, tally: &mut Tally, mut tell: impl FnMut(Block)) {
     let mut dice = Dice(0xacced);
     for _ in 0..rounds {
         let block = Block::new(tally.rounds, dice.len());
@@ -42,7 +42,7 @@ fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl Fn
         tell(block.clone());
         let sent = space.send(block.len()).unwrap();
         tally.rounds += 1;
-        tally.by_reference += u64::from(sent == Sent::ByReference);
+        tally.by_reference += u64::from(sent == SendWay::ByReference);
         if dice.roll(2_000) == 0 {
             assert_eq!(wait(fork(|| true)), 0);
         }
@@ -50,7 +50,7 @@ fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl Fn
 }
 
 /// Reads all blocks in pieces. Returns how many there were, and how many had changed.
-fn consume(mut reader: Reader, reported: &Receiver<Block>) -> (u64, u64) {
+fn consume(mut reader: RingReader, reported: &Receiver<Block>) -> (u64, u64) {
     let mut dice = Dice(0x9ead);
     let (mut compared, mut changed) = (0, 0);
     for block in reported {
@@ -69,7 +69,7 @@ fn consume(mut reader: Reader, reported: &Receiver<Block>) -> (u64, u64) {
 
 /// A writer that waits gets an error when the reader leaves, and does not wait for ever.
 fn leaving_early() {
-    let (mut writer, mut reader) = acked::ring(2, 4096, Pages::Base).unwrap();
+    let (mut writer, mut reader) = acked::ring(2, 4096, BufferPages::Base).unwrap();
     let consumer = std::thread::spawn(move || {
         reader.read_exact(&mut [0; 5_000]).unwrap();
     });

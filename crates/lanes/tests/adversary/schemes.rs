@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the known bad scheme is what no safe function can do")]
 
 use crate::block::{Block, Dice, fill};
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages, SendError, Sent, Store};
+use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen, FrozenStore, SendError, SendWay};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
@@ -12,7 +12,7 @@ use std::io::{PipeWriter, Write};
 /// A way to send blocks.
 pub trait Scheme {
     /// Sends the block of round `round` and returns it. The scheme chooses the block.
-    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>);
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<SendWay, SendError>);
 
     /// The pipe capacity that it wants, in bytes.
     fn pipe_size(&self) -> usize {
@@ -28,28 +28,28 @@ pub trait Scheme {
 /// A few frozen contents, sent in pieces. They are dropped and created again while pieces are in flight.
 pub struct Freezes {
     len: usize,
-    store: Store,
+    store: FrozenStore,
     contents: Vec<(u64, Frozen)>,
     dice: Dice,
 }
 
 impl Freezes {
     /// Contents of `len` bytes.
-    pub fn new(len: usize, store: Store) -> Self {
+    pub fn new(len: usize, store: FrozenStore) -> Self {
         let contents = (0..3).map(|seed| (seed, freeze(seed, len, store))).collect();
         Self { len, store, contents, dice: Dice(0x5eed) }
     }
 }
 
-fn freeze(seed: u64, len: usize, store: Store) -> Frozen {
+fn freeze(seed: u64, len: usize, store: FrozenStore) -> Frozen {
     match store {
-        Store::Sealed => Frozen::build(len, |space| fill(seed, space)).unwrap(),
-        Store::Private => Frozen::build_private(len, |space| fill(seed, space)).unwrap(),
+        FrozenStore::Sealed => Frozen::build(len, |space| fill(seed, space)).unwrap(),
+        FrozenStore::Private => Frozen::build_private(len, |space| fill(seed, space)).unwrap(),
     }
 }
 
 impl Scheme for Freezes {
-    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<SendWay, SendError>) {
         let which = self.dice.roll(3) as usize;
         if self.dice.roll(200) == 0 {
             self.contents[which] = (round, freeze(round, self.len, self.store));
@@ -66,15 +66,15 @@ impl Scheme for Freezes {
 pub struct Drops {
     region: Dropped,
     make: Make,
-    pages: Pages,
+    pages: BufferPages,
     dice: Dice,
 }
 
 /// A way to make a region.
-pub type Make = fn(usize, Pages) -> Result<Dropped, Errno>;
+pub type Make = fn(usize, BufferPages) -> Result<Dropped, Errno>;
 
 impl Drops {
-    pub fn new(make: Make, pages: Pages) -> Self {
+    pub fn new(make: Make, pages: BufferPages) -> Self {
         Self { region: make(REGION, pages).unwrap(), make, pages, dice: Dice(0xd09) }
     }
 }
@@ -83,7 +83,7 @@ impl Drops {
 const REGION: usize = 128 * 1024;
 
 impl Scheme for Drops {
-    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<SendWay, SendError>) {
         let region = &mut self.region;
         match self.dice.roll(200) {
             0 => *region = (self.make)(REGION, self.pages).unwrap(),
@@ -107,11 +107,11 @@ impl Scheme for Drops {
 pub struct Copied(Vec<u8>);
 
 impl Scheme for Copied {
-    fn send(&mut self, round: u64, mut to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+    fn send(&mut self, round: u64, mut to: &PipeWriter) -> (Block, Result<SendWay, SendError>) {
         let block = Block::new(round, 1 + (round * 7919 % 40_000) as usize);
         self.0.resize(block.len(), 0);
         fill(round, &mut self.0);
-        let sent = to.write_all(&self.0).map(|()| Sent::Copied).map_err(|_| SendError {
+        let sent = to.write_all(&self.0).map(|()| SendWay::Copied).map_err(|_| SendError {
             call: "write",
             errno: Errno::PIPE,
             taken: 0,
@@ -148,7 +148,7 @@ impl Drop for DoubleBuffer {
 }
 
 impl Scheme for DoubleBuffer {
-    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<SendWay, SendError>) {
         let half = self.start.wrapping_add(round as usize % 2 * HALF);
         // SAFETY: half of the mapping of `new`, which only this value writes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(half, HALF) };
@@ -158,7 +158,7 @@ impl Scheme for DoubleBuffer {
         // this scheme.
         let sent = unsafe { rustix::pipe::vmsplice(to, &parts, SpliceFlags::empty()) };
         let error = |errno| SendError { call: "vmsplice", errno, taken: 0 };
-        (Block::new(round, HALF), sent.map(|_| Sent::ByReference).map_err(error))
+        (Block::new(round, HALF), sent.map(|_| SendWay::ByReference).map_err(error))
     }
 
     fn pipe_size(&self) -> usize {

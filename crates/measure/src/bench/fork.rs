@@ -13,15 +13,17 @@
 //! Not seen: what the child pays; the flush of other CPUs' TLBs in a program with many threads; memory that
 //! fork need not copy because it is shared or marked MADV_DONTFORK.
 
-use crate::bench::frame::{self, Callbacks, Cost, Rounds, Sampled, Slot, Turn};
+use crate::bench::frame::{
+    self, BenchCallbacks, BenchCost, BenchRounds, SampleTurn, Sampled, Slot,
+};
 use crate::error::PriceError;
 use crate::kernels::{touch, usage};
-use crate::kinds::Kinds;
+use crate::kinds::PageKinds;
 use crate::sample::time_cpu;
 use pagewise_kernel::SysError;
-use pagewise_kernel::worker::Worker;
+use pagewise_kernel::worker::ForkedWorker;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::fork::{Forks, Point, Sample};
+use pagewise_model::bench::fork::{ForkBenchReport, ForkPoint, ForkSample};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Time of a sample in addition to its memory.
@@ -30,7 +32,7 @@ const START: Nanos = Nanos::millis(2);
 const PER_BYTE_PS: u64 = 800;
 
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ForkBenchRequest {
     pub kinds: Vec<PageKind>,
     /// Memory that the parent touches.
     pub sizes: Vec<Bytes>,
@@ -44,18 +46,18 @@ pub struct Request {
 
 /// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
-pub struct Plan {
-    forks: Forks,
-    kinds: Kinds,
+pub struct ForkPlan {
+    forks: ForkBenchReport,
+    kinds: PageKinds,
 }
 
-impl Plan {
+impl ForkPlan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
-    pub fn new(mut request: Request) -> Result<Self, PriceError> {
-        let kinds = Kinds::here();
+    pub fn new(mut request: ForkBenchRequest) -> Result<Self, PriceError> {
+        let kinds = PageKinds::here();
         let cpu = frame::cpus()?[0];
         // The writes copy the touched memory, so it counts twice.
         let most = Bytes(frame::allowed_memory()?.bytes.0 / 2);
@@ -67,7 +69,7 @@ impl Plan {
             let otherwise = format!("no size that was asked for fits into {most}");
             return Err(frame::nothing(missing, &otherwise));
         }
-        let forks = Forks {
+        let forks = ForkBenchReport {
             seed: request.seed,
             repeats: request.repeats,
             quick: request.quick,
@@ -82,24 +84,25 @@ impl Plan {
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
-        let Forks { points, repeats, quick, .. } = &self.forks;
-        let time = |point: &Point| START.0 + point.size_bytes.0.saturating_mul(PER_BYTE_PS) / 1000;
+    pub fn cost(&self) -> BenchCost {
+        let ForkBenchReport { points, repeats, quick, .. } = &self.forks;
+        let time =
+            |point: &ForkPoint| START.0 + point.size_bytes.0.saturating_mul(PER_BYTE_PS) / 1000;
         let once: u64 = points.iter().map(time).sum();
         let largest = points.iter().map(|point| point.size_bytes).max().unwrap_or_default();
         let about = Nanos(once.saturating_mul(u64::from(*repeats)));
-        Cost::of_mappings(points.len(), (*repeats, *quick), about, Bytes(2 * largest.0))
+        BenchCost::of_mappings(points.len(), (*repeats, *quick), about, Bytes(2 * largest.0))
     }
 }
 
 /// Every size on every kind of page, as far as whole pages of the kind fit.
-fn points(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+fn points(request: &ForkBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<ForkPoint> {
     let fits = |kind: PageKind, size: Bytes| {
         kinds.resident(kind, size) == size && size >= Bytes(kinds.huge().bytes()) && size <= most
     };
     let on = |kind: &PageKind| {
         let sizes = request.sizes.iter().filter(|size| fits(*kind, **size));
-        sizes.map(|size| Point::new(*kind, *size)).collect::<Vec<_>>()
+        sizes.map(|size| ForkPoint::new(*kind, *size)).collect::<Vec<_>>()
     };
     request.kinds.iter().flat_map(on).collect()
 }
@@ -107,9 +110,9 @@ fn points(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
 /// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
 /// samples so far. Points that lack samples say why.
 #[must_use]
-pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Forks {
+pub fn run(plan: &ForkPlan, callbacks: BenchCallbacks<'_, ForkPoint>) -> ForkBenchReport {
     let mut forks = plan.forks.clone();
-    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
+    let mut rounds = BenchRounds::begin(callbacks, &plan.cost(), "all mappings");
     for repeat in 0..forks.repeats {
         rounds.round(&mut forks.points, repeat, slot, |_, point, turn| {
             frame::still_free(Bytes(2 * point.size_bytes.0))?;
@@ -120,20 +123,20 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Forks {
 }
 
 /// Takes a sample on the calling thread, which should be pinned.
-fn take(point: &Point, kinds: Kinds, turn: Turn<'_>) -> Sampled<Sample> {
+fn take(point: &ForkPoint, kinds: PageKinds, turn: SampleTurn<'_>) -> Sampled<ForkSample> {
     turn.stop.check()?;
     let mut region = kinds.map(point.pages, point.size_bytes)?;
     region.populate()?;
     let page = kinds.prove(point.pages, &region)?;
     let base = kinds.base().bytes() as usize;
-    let (fork_ns, child) = time_cpu(|| Worker::start(|_| Ok(0.0)));
+    let (fork_ns, child) = time_cpu(|| ForkedWorker::start(|_| Ok(0.0)));
     let child = child?;
     let before = thread_faults()?;
     let (writes_ns, ()) = time_cpu(|| touch::write_pages(region.as_mut_slice(), base));
     let write_faults = thread_faults()?.saturating_sub(before);
     drop(child);
-    let Turn { repeat, place, .. } = turn;
-    Ok((Sample { repeat, place, fork_ns, writes_ns, write_faults }, Fact::Known(page)))
+    let SampleTurn { repeat, place, .. } = turn;
+    Ok((ForkSample { repeat, place, fork_ns, writes_ns, write_faults }, Fact::Known(page)))
 }
 
 /// Minor faults of this thread so far.
@@ -142,24 +145,24 @@ fn thread_faults() -> Result<u64, SysError> {
 }
 
 /// The parts of a point that the frame fills in.
-fn slot(point: &mut Point) -> Slot<'_, Sample> {
+fn slot(point: &mut ForkPoint) -> Slot<'_, ForkSample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Stop;
+    use crate::sample::StopCheck;
 
-    fn request() -> Request {
+    fn request() -> ForkBenchRequest {
         let kinds = vec![PageKind::Base, PageKind::Thp];
         let sizes = [4, 16].map(Bytes::mib).to_vec();
-        Request { kinds, sizes, repeats: 3, quick: true, seed: 1 }
+        ForkBenchRequest { kinds, sizes, repeats: 3, quick: true, seed: 1 }
     }
 
-    fn taken(kind: PageKind, size: Bytes) -> Sampled<Sample> {
-        let (kinds, point) = (Kinds::here(), Point::new(kind, size));
-        let turn = Turn { repeat: 0, place: 0, stop: Stop(&|| false) };
+    fn taken(kind: PageKind, size: Bytes) -> Sampled<ForkSample> {
+        let (kinds, point) = (PageKinds::here(), ForkPoint::new(kind, size));
+        let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(&|| false) };
         std::thread::scope(|scope| scope.spawn(|| take(&point, kinds, turn)).join())
             .expect("no panic")
     }
@@ -168,21 +171,21 @@ mod tests {
     fn each_base_page_is_copied_by_one_fault() {
         let size = Bytes::mib(8);
         let (sample, page) = taken(PageKind::Base, size).expect("memory");
-        let pages = size.pages(Kinds::here().base());
-        assert_eq!(page, Fact::Known(Kinds::here().base()));
+        let pages = size.pages(PageKinds::here().base());
+        assert_eq!(page, Fact::Known(PageKinds::here().base()));
         assert!((pages..pages + 8).contains(&sample.write_faults), "{sample:?}, {pages} pages");
         assert!(sample.fork_ns > 1000.0 && sample.writes_ns > 1000.0, "{sample:?}");
     }
 
     #[test]
     fn plans_hold_what_fits() {
-        let plan = Plan::new(request()).expect("base pages");
+        let plan = ForkPlan::new(request()).expect("base pages");
         let has = |kind| plan.forks.points.iter().filter(|point| point.pages == kind).count();
         assert_eq!(has(PageKind::Base), 2);
         assert_eq!(plan.cost().memory_bytes, Bytes::mib(32));
-        let small = Request { sizes: vec![Bytes::kib(64)], ..request() };
+        let small = ForkBenchRequest { sizes: vec![Bytes::kib(64)], ..request() };
         assert!(
-            Plan::new(small).expect_err("too small").to_string().contains("nothing to measure")
+            ForkPlan::new(small).expect_err("too small").to_string().contains("nothing to measure")
         );
     }
 }

@@ -6,7 +6,7 @@
 //! mappings, each is timed in [`PIECES`] pieces, and the median counts.
 
 use crate::error::PriceError;
-use crate::sample::Stop;
+use crate::sample::StopCheck;
 use pagewise_kernel::limits::{self, MemoryLimit};
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::{affinity, clock};
@@ -27,7 +27,7 @@ const LARGE: Bytes = Bytes::mib(64);
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a, P> {
+pub struct BenchProgress<'a, P> {
     /// Samples that are done.
     pub done: u64,
     /// Samples in all.
@@ -37,24 +37,24 @@ pub struct Progress<'a, P> {
 }
 
 /// Order, interruption and display.
-pub struct Callbacks<'a, P> {
+pub struct BenchCallbacks<'a, P> {
     /// Puts indices into random order, by the seed of the plan.
     pub shuffle: &'a mut dyn FnMut(&mut [usize]),
     /// Whether the caller wants no more.
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Called before each sample.
-    pub show: &'a mut dyn FnMut(&Progress<'_, P>),
+    pub show: &'a mut dyn FnMut(&BenchProgress<'_, P>),
 }
 
-impl<P> std::fmt::Debug for Callbacks<'_, P> {
+impl<P> std::fmt::Debug for BenchCallbacks<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callbacks").finish_non_exhaustive()
+        f.debug_struct("BenchCallbacks").finish_non_exhaustive()
     }
 }
 
 /// The cost of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
+pub struct BenchCost {
     pub points: u64,
     /// Samples that will be taken: fresh mappings, processes, or pairs of processes.
     pub samples: u64,
@@ -66,7 +66,7 @@ pub struct Cost {
     pub memory_bytes: Bytes,
 }
 
-impl Cost {
+impl BenchCost {
     /// Cost of `points` with `repeats` mappings each, where a mapping takes `about` this long and
     /// `memory_bytes` at a time. The short form has less patience.
     pub(crate) fn of_mappings(
@@ -88,10 +88,10 @@ impl Cost {
 
 /// Which sample is taken: its repeat, and its place in the order of all samples.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct SampleTurn<'a> {
     pub(crate) repeat: u32,
     pub(crate) place: u32,
-    pub(crate) stop: Stop<'a>,
+    pub(crate) stop: StopCheck<'a>,
 }
 
 /// The parts of a point that the frame fills in: its samples, the page size of the samples, and why there are
@@ -103,8 +103,8 @@ pub(crate) type Sampled<S> = Result<(S, Fact<PageSize>), PriceError>;
 
 /// A run under way.
 #[derive(Debug)]
-pub(crate) struct Rounds<'a, P> {
-    callbacks: Callbacks<'a, P>,
+pub(crate) struct BenchRounds<'a, P> {
+    callbacks: BenchCallbacks<'a, P>,
     /// The whole that the time limit applies to, for the message.
     all: &'static str,
     end: Nanos,
@@ -113,9 +113,13 @@ pub(crate) struct Rounds<'a, P> {
     place: u32,
 }
 
-impl<'a, P> Rounds<'a, P> {
+impl<'a, P> BenchRounds<'a, P> {
     /// A run that takes `cost`, for `all` that was asked for.
-    pub(crate) fn begin(callbacks: Callbacks<'a, P>, cost: &Cost, all: &'static str) -> Self {
+    pub(crate) fn begin(
+        callbacks: BenchCallbacks<'a, P>,
+        cost: &BenchCost,
+        all: &'static str,
+    ) -> Self {
         let end = clock::now() + cost.cap_ns;
         Self { callbacks, all, end, done: 0, total: cost.samples, place: 0 }
     }
@@ -126,7 +130,7 @@ impl<'a, P> Rounds<'a, P> {
         points: &mut [P],
         repeat: u32,
         slot: for<'p> fn(&'p mut P) -> Slot<'p, S>,
-        mut take: impl FnMut(&mut Self, &P, Turn<'a>) -> Sampled<S>,
+        mut take: impl FnMut(&mut Self, &P, SampleTurn<'a>) -> Sampled<S>,
     ) {
         for index in self.shuffled(points.len()) {
             let point = &mut points[index];
@@ -134,7 +138,7 @@ impl<'a, P> Rounds<'a, P> {
             if slot(point).2.is_some() {
                 continue;
             }
-            let turn = Turn { repeat, place: self.place, stop: self.stop() };
+            let turn = SampleTurn { repeat, place: self.place, stop: self.stop() };
             let taken = self.check().and_then(|()| take(self, point, turn));
             self.place += u32::from(taken.is_ok());
             note(taken, slot(point));
@@ -153,8 +157,8 @@ impl<'a, P> Rounds<'a, P> {
     }
 
     /// Whether the caller wants no more.
-    pub(crate) fn stop(&self) -> Stop<'a> {
-        Stop(self.callbacks.stop)
+    pub(crate) fn stop(&self) -> StopCheck<'a> {
+        StopCheck(self.callbacks.stop)
     }
 
     /// Moves the end.
@@ -183,7 +187,7 @@ impl<'a, P> Rounds<'a, P> {
 
     /// The next sample is of `point`.
     pub(crate) fn show(&mut self, point: &P) {
-        (self.callbacks.show)(&Progress { done: self.done, total: self.total, point });
+        (self.callbacks.show)(&BenchProgress { done: self.done, total: self.total, point });
         self.done += 1;
     }
 
@@ -229,7 +233,7 @@ pub(crate) fn times(piece: Nanos, once_ns: f64, most: f64) -> u64 {
 
 /// The pieces of a sample, one after the other.
 pub(crate) fn pieces<T>(
-    stop: Stop<'_>,
+    stop: StopCheck<'_>,
     mut take: impl FnMut() -> Result<T, PriceError>,
 ) -> Result<Vec<T>, PriceError> {
     (0..PIECES).map(|_| stop.check().and_then(|()| take())).collect()
@@ -308,7 +312,7 @@ pub(crate) fn still_free(resident: Bytes) -> Result<(), PriceError> {
 mod tests {
     use super::*;
 
-    const COST: Cost = Cost {
+    const COST: BenchCost = BenchCost {
         points: 1,
         samples: 3,
         about_ns: Nanos(0),
@@ -319,10 +323,10 @@ mod tests {
     #[test]
     fn a_run_shows_how_far_it_is_and_when_it_is_over() {
         let mut shown = Vec::new();
-        let show = &mut |p: &Progress<'_, u8>| shown.push((p.done, p.total, *p.point));
+        let show = &mut |p: &BenchProgress<'_, u8>| shown.push((p.done, p.total, *p.point));
         let shuffle = &mut |order: &mut [usize]| order.reverse();
-        let callbacks = Callbacks { shuffle, stop: &|| false, show };
-        let mut rounds = Rounds::begin(callbacks, &COST, "all of it");
+        let callbacks = BenchCallbacks { shuffle, stop: &|| false, show };
+        let mut rounds = BenchRounds::begin(callbacks, &COST, "all of it");
         assert_eq!((rounds.shuffled(3), rounds.shuffle(vec![5, 9])), (vec![2, 1, 0], vec![9, 5]));
         rounds.show(&7);
         rounds.pass_over();
@@ -333,9 +337,9 @@ mod tests {
         let over = rounds.check().expect_err("over").to_string();
         assert!(rounds.is_over() && over.contains("the time for all of it was up"), "{over}");
         assert_eq!(shown, [(0, 3, 7), (2, 3, 8)]);
-        let show = &mut |_: &Progress<'_, u8>| ();
-        let callbacks = Callbacks { shuffle: &mut |_| (), stop: &|| true, show };
-        let rounds = Rounds::begin(callbacks, &COST, "all");
+        let show = &mut |_: &BenchProgress<'_, u8>| ();
+        let callbacks = BenchCallbacks { shuffle: &mut |_| (), stop: &|| true, show };
+        let rounds = BenchRounds::begin(callbacks, &COST, "all");
         assert!(matches!(rounds.check(), Err(PriceError::Interrupted)));
     }
 
@@ -362,9 +366,9 @@ mod tests {
         let new = || -> Point { (Vec::new(), Fact::missing("not yet"), None) };
         let mut points = [new(), new()];
         points[0].2 = Some("not here".to_owned());
-        let (shuffle, show) = (&mut |_: &mut [usize]| (), &mut |_: &Progress<'_, Point>| ());
-        let callbacks = Callbacks { shuffle, stop: &|| false, show };
-        let mut rounds = Rounds::begin(callbacks, &COST, "all");
+        let (shuffle, show) = (&mut |_: &mut [usize]| (), &mut |_: &BenchProgress<'_, Point>| ());
+        let callbacks = BenchCallbacks { shuffle, stop: &|| false, show };
+        let mut rounds = BenchRounds::begin(callbacks, &COST, "all");
         for repeat in 0..2 {
             rounds.round(&mut points, repeat, slot, |_, _, turn| {
                 Ok(((turn.repeat, turn.place), Fact::Known(PageSize::BASE_4K)))

@@ -5,17 +5,17 @@
 //! while it waits for the chain of loads), and a count. Elements hold an address, not an offset: a load by
 //! base and offset takes a cycle more on some processors.
 
-use pagewise_kernel::region::Region;
+use pagewise_kernel::region::MemoryRegion;
 
 /// Bytes of an address.
 pub(crate) const WORD: usize = size_of::<usize>();
 
 /// Memory in which elements are being linked.
 #[derive(Debug)]
-pub(crate) struct Links(Region);
+pub(crate) struct ChaseListBuilder(MemoryRegion);
 
-impl Links {
-    pub(crate) const fn new(region: Region) -> Self {
+impl ChaseListBuilder {
+    pub(crate) const fn new(region: MemoryRegion) -> Self {
         Self(region)
     }
 
@@ -29,25 +29,25 @@ impl Links {
     }
 
     /// The list, from now on unchanged.
-    pub(crate) fn close(self) -> List {
+    pub(crate) fn close(self) -> ChaseList {
         let start = self.0.as_ptr().expose_provenance();
         let len = usize::try_from(self.0.size().0).unwrap_or(0);
-        List { region: self.0, start, last: len.saturating_sub(WORD) }
+        ChaseList { region: self.0, start, last: len.saturating_sub(WORD) }
     }
 }
 
 /// A list that can be followed.
 #[derive(Debug)]
-pub(crate) struct List {
-    region: Region,
+pub(crate) struct ChaseList {
+    region: MemoryRegion,
     start: usize,
     /// Largest offset at which a whole address fits.
     last: usize,
 }
 
-impl List {
+impl ChaseList {
     /// The memory, to look at its pages.
-    pub(crate) const fn region(&self) -> &Region {
+    pub(crate) const fn region(&self) -> &MemoryRegion {
         &self.region
     }
 
@@ -74,11 +74,11 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;
 
-    fn links() -> Links {
-        Links::new(Region::new(Bytes(1), Pages::Base).expect("a page"))
+    fn links() -> ChaseListBuilder {
+        ChaseListBuilder::new(MemoryRegion::new(Bytes(1), RegionPages::Base).expect("a page"))
     }
 
     #[test]

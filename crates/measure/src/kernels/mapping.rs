@@ -1,6 +1,6 @@
 //! Plain mappings for timing mmap, touches and munmap.
 //!
-//! `pagewise_kernel::region::Region` is for memory that is used; its guards and advice cost extra calls. Here
+//! `pagewise_kernel::region::MemoryRegion` is for memory that is used; its guards and advice cost extra calls. Here
 //! one mapping is one mmap(2) and one munmap(2). Bytes are read and written with volatile accesses, so that a
 //! touch cannot be optimised away, and no reference into the memory is ever given out. A touch of a mapped
 //! file raises `SIGBUS` if its page cannot be read back. So loops over files run in a child
@@ -16,12 +16,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A mapping of this process, unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct PlainMapping {
     start: *mut c_void,
     len: usize,
 }
 
-impl Mapping {
+impl PlainMapping {
     /// Private anonymous memory, untouched.
     pub(crate) fn anonymous(len: usize) -> Result<Self, SysError> {
         Self::private_with(len, MapFlags::empty())
@@ -120,7 +120,7 @@ impl Mapping {
         }
     }
 
-    /// In how many steps the first byte is what [`Mapping::write_pages`] writes.
+    /// In how many steps the first byte is what [`PlainMapping::write_pages`] writes.
     pub(crate) fn count_written(&self, step: usize) -> u64 {
         let is_written = |offset: &usize| {
             let at = self.start.cast::<u8>().wrapping_add(*offset);
@@ -155,7 +155,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for PlainMapping {
     fn drop(&mut self) {
         // SAFETY: the range is this mapping's own, and no reference into it was ever given out.
         let unmapped = unsafe { rustix::mm::munmap(self.start, self.len) };
@@ -197,18 +197,18 @@ const SHM_HUGETLB: i32 = 0o4000;
 const SIZE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
 
 /// Private memory by `MAP_HUGETLB`.
-pub(crate) fn pooled(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+pub(crate) fn pooled(len: usize, page: PageSize) -> Result<PlainMapping, Errno> {
     let size = MapFlags::from_bits_retain(page.bytes().ilog2() << SIZE_SHIFT);
-    Mapping::private_with(len, MapFlags::HUGETLB | size)
+    PlainMapping::private_with(len, MapFlags::HUGETLB | size)
 }
 
 /// A file in memory, `MFD_HUGETLB`.
-pub(crate) fn pooled_memory_file(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+pub(crate) fn pooled_memory_file(len: usize, page: PageSize) -> Result<PlainMapping, Errno> {
     let size = MemfdFlags::from_bits_retain(page.bytes().ilog2() << SIZE_SHIFT);
     let flags = MemfdFlags::HUGETLB | MemfdFlags::CLOEXEC | size;
     let file = rustix::fs::memfd_create(c"pagewise-pool", flags)?;
     ftruncate(&file, len as u64)?;
-    Mapping::shared_file(&file, len)
+    PlainMapping::shared_file(&file, len)
 }
 
 /// A nameless file of `len` bytes in a directory of a hugetlbfs.
@@ -221,7 +221,7 @@ pub(crate) fn pooled_file_in(directory: &CStr, len: usize) -> Result<OwnedFd, Er
 
 /// A segment of System V shared memory, `SHM_HUGETLB`. It is marked for removal immediately, so that it
 /// disappears with its mapping.
-pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<PlainMapping, Errno> {
     let size = (page.bytes().ilog2() << SIZE_SHIFT).cast_signed();
     let flags = libc::IPC_CREAT | SHM_HUGETLB | size | 0o600;
     // SAFETY: makes a segment from numbers; touches no memory.
@@ -229,7 +229,7 @@ pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<Mapping, Errn
     if id < 0 {
         return Err(last_errno());
     }
-    let attached = Mapping::segment(id, len);
+    let attached = PlainMapping::segment(id, len);
     // SAFETY: marks our own segment; IPC_RMID takes no buffer.
     let removed = unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
     if removed < 0 { Err(last_errno()) } else { attached }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn each_touched_page_is_one_fault() {
-        let map = Mapping::anonymous(256 * page_bytes()).expect("memory");
+        let map = PlainMapping::anonymous(256 * page_bytes()).expect("memory");
         map.keep_base_pages().expect("advice");
         let before = thread_faults().expect("usage");
         map.write_pages();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn nothing_cannot_be_mapped() {
-        assert_eq!(Mapping::anonymous(0).unwrap_err().errno(), Some(libc::EINVAL));
+        assert_eq!(PlainMapping::anonymous(0).unwrap_err().errno(), Some(libc::EINVAL));
     }
 
     #[test]

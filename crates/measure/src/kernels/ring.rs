@@ -6,21 +6,21 @@
 //! forbids it. Overhead: two memory rings, one call an operation.
 
 use io_uring::{IoUring, opcode, squeue, types};
-use pagewise_kernel::region::Region;
+use pagewise_kernel::region::MemoryRegion;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A queue of one.
-pub(crate) struct Ring(Box<IoUring>);
+pub(crate) struct IoUringQueue(Box<IoUring>);
 
-impl std::fmt::Debug for Ring {
+impl std::fmt::Debug for IoUringQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").finish_non_exhaustive()
+        f.debug_struct("IoUringQueue").finish_non_exhaustive()
     }
 }
 
-impl Ring {
+impl IoUringQueue {
     /// Sets up the queue.
     pub(crate) fn new() -> io::Result<Self> {
         IoUring::new(1).map(|ring| Self(Box::new(ring)))
@@ -78,7 +78,7 @@ impl Ring {
 /// A queue with its buffer. On drop, the ring goes first.
 pub(crate) struct ReadQueue {
     ring: Box<IoUring>,
-    buffer: Region,
+    buffer: MemoryRegion,
     is_fixed: bool,
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for ReadQueue {
 
 impl ReadQueue {
     /// A queue with `depth` places over `buffer`. With `is_fixed` the kernel keeps its pages pinned.
-    pub(crate) fn new(depth: u32, mut buffer: Region, is_fixed: bool) -> io::Result<Self> {
+    pub(crate) fn new(depth: u32, mut buffer: MemoryRegion, is_fixed: bool) -> io::Result<Self> {
         let ring = Box::new(IoUring::new(depth)?);
         if is_fixed {
             let start = buffer.as_mut_ptr().cast();
@@ -176,7 +176,7 @@ impl ReadQueue {
 mod tests {
     use super::*;
     use pagewise_kernel::pipe::pipe;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn bytes_go_through() {
-        let mut ring = match Ring::new() {
+        let mut ring = match IoUringQueue::new() {
             Ok(ring) => ring,
             Err(error) => {
                 eprintln!("SKIP bytes_go_through: io_uring_setup: {error}");
@@ -212,7 +212,7 @@ mod tests {
             file.write_all(&[block; 512]).expect("written");
         }
         for is_fixed in [false, true] {
-            let buffer = Region::new(Bytes(4 * 512), Pages::Base).expect("memory");
+            let buffer = MemoryRegion::new(Bytes(4 * 512), RegionPages::Base).expect("memory");
             let mut queue = match ReadQueue::new(4, buffer, is_fixed) {
                 Ok(queue) => queue,
                 Err(error) => {

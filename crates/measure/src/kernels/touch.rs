@@ -4,7 +4,7 @@
 //! are touched through [`super::mapping`], in a child. Lengths and distances are bytes.
 
 use crate::sample::time;
-use pagewise_kernel::region::Region;
+use pagewise_kernel::region::MemoryRegion;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags};
 use std::hint::black_box;
@@ -26,7 +26,7 @@ pub(crate) fn populate(part: &mut [u8]) -> Result<(), Errno> {
 /// Takes the right to write from the first `part` bytes of each `unit` of `region`, then gives it back:
 /// nanoseconds that all calls of each kind took.
 pub(crate) fn take_rights_and_return(
-    region: &mut Region,
+    region: &mut MemoryRegion,
     unit: usize,
     part: usize,
 ) -> Result<[f64; 2], Errno> {
@@ -38,7 +38,7 @@ pub(crate) fn take_rights_and_return(
 }
 
 fn protect(
-    region: &mut Region,
+    region: &mut MemoryRegion,
     unit: usize,
     part: usize,
     rights: MprotectFlags,
@@ -57,15 +57,15 @@ mod tests {
     use super::*;
     use crate::kernels::usage::thread_faults;
     use pagewise_kernel::page_size;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;
 
     fn page() -> usize {
         page_size::base().bytes() as usize
     }
 
-    fn region(pages: usize) -> Region {
-        Region::new(Bytes((pages * page()) as u64), Pages::Base).expect("memory")
+    fn region(pages: usize) -> MemoryRegion {
+        MemoryRegion::new(Bytes((pages * page()) as u64), RegionPages::Base).expect("memory")
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 /// Usage of a process since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct ProcessUsage {
     /// CPU time in user mode.
     pub(crate) user: Nanos,
     /// CPU time in the kernel.
@@ -27,11 +27,11 @@ pub(crate) fn thread_faults() -> Result<u64, Errno> {
 }
 
 /// Usage of all threads of this process since its start.
-pub(crate) fn process() -> Result<Usage, Errno> {
+pub(crate) fn process() -> Result<ProcessUsage, Errno> {
     read(libc::RUSAGE_SELF)
 }
 
-fn read(who: i32) -> Result<Usage, Errno> {
+fn read(who: i32) -> Result<ProcessUsage, Errno> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame.
     let rc = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
@@ -42,7 +42,7 @@ fn read(who: i32) -> Result<Usage, Errno> {
     let usage = unsafe { usage.assume_init() };
     let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
     let time = |t: libc::timeval| Nanos(count(t.tv_sec) * 1_000_000_000 + count(t.tv_usec) * 1000);
-    Ok(Usage {
+    Ok(ProcessUsage {
         user: time(usage.ru_utime),
         sys: time(usage.ru_stime),
         minor_faults: count(usage.ru_minflt),

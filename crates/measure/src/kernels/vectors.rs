@@ -13,7 +13,7 @@ pub(crate) const TURN: usize = 128;
 
 /// What copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Instruction {
+pub(crate) enum CopyInstruction {
     /// `rep movsb`.
     RepMovsb,
     /// Loads and stores of 32 bytes.
@@ -22,7 +22,7 @@ pub(crate) enum Instruction {
     Avx512,
 }
 
-impl Instruction {
+impl CopyInstruction {
     /// Whether it may be used here.
     pub(crate) fn is_there(self) -> bool {
         match self {
@@ -38,20 +38,20 @@ impl Instruction {
 /// # Safety
 /// `len` bytes from `from` on must be readable and `len` bytes from `to` on writable. They must not overlap,
 /// and the processor must have the instruction.
-pub(crate) unsafe fn copy(how: Instruction, from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy(how: CopyInstruction, from: *const u8, to: *mut u8, len: usize) {
     let turns = len / TURN;
-    if len == 0 || (turns == 0 && how != Instruction::RepMovsb) {
+    if len == 0 || (turns == 0 && how != CopyInstruction::RepMovsb) {
         return;
     }
     match how {
-        Instruction::RepMovsb => {
+        CopyInstruction::RepMovsb => {
             // SAFETY: by this function's own contract; the direction flag is clear as the ABI has it.
             unsafe {
                 asm!("rep movsb", inout("rcx") len => _, inout("rdi") to => _, inout("rsi") from => _,
                     options(nostack, preserves_flags));
             }
         }
-        Instruction::Avx2 => {
+        CopyInstruction::Avx2 => {
             // SAFETY: by this function's own contract; `turns` is not 0, and the upper halves are cleared.
             unsafe {
                 asm!(
@@ -75,7 +75,7 @@ pub(crate) unsafe fn copy(how: Instruction, from: *const u8, to: *mut u8, len: u
                 );
             }
         }
-        Instruction::Avx512 => {
+        CopyInstruction::Avx512 => {
             // SAFETY: as above.
             unsafe {
                 asm!(
@@ -101,7 +101,7 @@ pub(crate) unsafe fn copy(how: Instruction, from: *const u8, to: *mut u8, len: u
 /// Bytes that the register state takes when it is saved, if a program may save it.
 pub(crate) fn state_bytes() -> Option<usize> {
     const OSXSAVE: u32 = 1 << 27;
-    let may = cpuid::leaf(1, 0)?.ecx & OSXSAVE != 0 && Instruction::Avx2.is_there();
+    let may = cpuid::leaf(1, 0)?.ecx & OSXSAVE != 0 && CopyInstruction::Avx2.is_there();
     let size = cpuid::leaf(0xd, 0)?.ebx;
     may.then(|| usize::try_from(size).ok()).flatten().filter(|size| *size > 0)
 }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_copied_is_what_was_there() {
         let from: Vec<u8> = (0..1024).map(|at| (at * 7) as u8).collect();
-        for how in [Instruction::RepMovsb, Instruction::Avx2, Instruction::Avx512] {
+        for how in [CopyInstruction::RepMovsb, CopyInstruction::Avx2, CopyInstruction::Avx512] {
             if !how.is_there() {
                 continue;
             }

@@ -5,7 +5,7 @@
 //! cannot be read back or the file has become shorter, so callers run in a separate process. Every range is
 //! checked against the mapping first.
 
-use super::vectors::{self, Instruction};
+use super::vectors::{self, CopyInstruction};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -19,17 +19,17 @@ const LANES: usize = 4;
 
 /// A mapped file; dropped, it is unmapped.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct MappedFileView {
     start: *mut c_void,
     len: usize,
 }
 
 // SAFETY: the mapping is this value's own, read only, and nothing in it depends on the thread.
-unsafe impl Send for View {}
-// SAFETY: through `&View` memory is only read, by accesses that allow for other writers.
-unsafe impl Sync for View {}
+unsafe impl Send for MappedFileView {}
+// SAFETY: through `&MappedFileView` memory is only read, by accesses that allow for other writers.
+unsafe impl Sync for MappedFileView {}
 
-impl View {
+impl MappedFileView {
     /// The first `len` bytes of a file. With `populate` the call maps all of them.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize, populate: bool) -> Result<Self, Errno> {
         let more = if populate { MapFlags::POPULATE } else { MapFlags::empty() };
@@ -66,7 +66,7 @@ impl View {
 
     /// The same by one kind of instruction. Also returns false if the processor lacks it, or if the length of
     /// `to` is no multiple of its loop's step.
-    pub(crate) fn copy_by(&self, how: Instruction, offset: usize, to: &mut [u8]) -> bool {
+    pub(crate) fn copy_by(&self, how: CopyInstruction, offset: usize, to: &mut [u8]) -> bool {
         let Some(from) = self.place(offset, to.len()) else { return false };
         if !how.is_there() || !to.len().is_multiple_of(vectors::TURN) {
             return false;
@@ -111,7 +111,7 @@ impl View {
     }
 }
 
-impl Drop for View {
+impl Drop for MappedFileView {
     fn drop(&mut self) {
         // SAFETY: the range is this mapping's own, and no reference into it was ever given out.
         let unmapped = unsafe { rustix::mm::munmap(self.start, self.len) };
@@ -125,12 +125,12 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
 
-    fn view(words: u64) -> View {
+    fn view(words: u64) -> MappedFileView {
         let mut file = tempfile::tempfile().expect("a file");
         for word in 0..words {
             file.write_all(&word.to_ne_bytes()).expect("written");
         }
-        View::map(file.as_fd(), words as usize * WORD, false).expect("mapped")
+        MappedFileView::map(file.as_fd(), words as usize * WORD, false).expect("mapped")
     }
 
     #[test]

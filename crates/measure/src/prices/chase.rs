@@ -7,10 +7,10 @@
 
 use crate::cycle::link_lines;
 use crate::error::PriceError;
-use crate::kernels::list::List;
-use crate::sample::{Stop, time};
+use crate::kernels::list::ChaseList;
+use crate::sample::{StopCheck, time};
 use pagewise_kernel::SysError;
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_model::price::ChasePoint;
 use pagewise_model::{Bytes, Fact, Measured};
 
@@ -27,10 +27,13 @@ pub(crate) fn sets_within(most: Bytes) -> impl Iterator<Item = Bytes> {
 }
 
 /// Walks each of these sets.
-pub(crate) fn walk_sets(sets: &[Bytes], stop: Stop<'_>) -> Result<Vec<ChasePoint>, PriceError> {
+pub(crate) fn walk_sets(
+    sets: &[Bytes],
+    stop: StopCheck<'_>,
+) -> Result<Vec<ChasePoint>, PriceError> {
     let walk_both = |set_bytes| {
-        let base_ns = walk(set_bytes, Pages::Base, stop)?;
-        let huge_ns = match walk(set_bytes, Pages::Huge, stop) {
+        let base_ns = walk(set_bytes, RegionPages::Base, stop)?;
+        let huge_ns = match walk(set_bytes, RegionPages::Huge, stop) {
             Err(PriceError::Interrupted) => return Err(PriceError::Interrupted),
             other => Fact::from(other),
         };
@@ -40,7 +43,7 @@ pub(crate) fn walk_sets(sets: &[Bytes], stop: Stop<'_>) -> Result<Vec<ChasePoint
 }
 
 /// The price over one set on one kind of page.
-fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError> {
+fn walk(set: Bytes, pages: RegionPages, stop: StopCheck<'_>) -> Result<Measured, PriceError> {
     // Filling costs the more time the larger the set: fewer mappings, more walks of each.
     let mappings = match set {
         set if set > Bytes::mib(256) => 1,
@@ -50,9 +53,9 @@ fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError
     let mut values = Vec::with_capacity(REPEATS);
     for _ in 0..mappings {
         stop.check()?;
-        let mut region = Region::new(set, pages)?;
+        let mut region = MemoryRegion::new(set, pages)?;
         region.populate()?;
-        if pages == Pages::Huge && region.huge_bytes()? < region.size() {
+        if pages == RegionPages::Huge && region.huge_bytes()? < region.size() {
             return Err(PriceError::Unavailable("the kernel gave base pages only".to_owned()));
         }
         stop.check()?;
@@ -69,6 +72,6 @@ fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError
 }
 
 /// Follows the cycle for one repeat. Returns the place where it stops.
-fn follow(list: &List, start: usize) -> Result<usize, SysError> {
+fn follow(list: &ChaseList, start: usize) -> Result<usize, SysError> {
     list.walk(start, STEPS).ok_or_else(|| SysError::malformed("walk", "a set of lines"))
 }

@@ -1,10 +1,10 @@
 //! Prices of cached files, and the file that they are taken on.
 
 use crate::error::PriceError;
-use crate::kernels::mapping::Mapping;
+use crate::kernels::mapping::PlainMapping;
 use crate::kernels::usage::thread_faults;
-use crate::sample::{Probe, Transfer, Transfers, time_cpu};
-use pagewise_kernel::worker::Worker;
+use crate::sample::{PriceProbe, TransferProbe, TransferSeries, time_cpu};
+use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, page_size};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -70,15 +70,15 @@ const COUNT: u64 = 0;
 ///
 /// Runs in a child, because a mapped file may raise `SIGBUS`.
 #[derive(Debug)]
-pub(crate) struct FileFault {
-    worker: Worker,
+pub(crate) struct FileFaultProbe {
+    worker: ForkedWorker,
     pages_per_fault: f64,
 }
 
-impl FileFault {
+impl FileFaultProbe {
     /// A probe over `len` bytes of a cached file.
     pub(crate) fn new(file: Rc<File>, len: usize) -> Result<Self, PriceError> {
-        let worker = Worker::start(move |request| match request {
+        let worker = ForkedWorker::start(move |request| match request {
             COUNT => count_pages(&file, len),
             window => time_faults(&file, len, usize::try_from(window).unwrap_or(usize::MAX)),
         })?;
@@ -94,7 +94,7 @@ impl FileFault {
 
 /// Pages that one fault maps.
 fn count_pages(file: &File, len: usize) -> Result<f64, Errno> {
-    let map = Mapping::private_file(file.as_fd(), len)?;
+    let map = PlainMapping::private_file(file.as_fd(), len)?;
     let before = thread_faults()?;
     map.read_pages();
     let faults = thread_faults()?.saturating_sub(before).max(1);
@@ -106,7 +106,7 @@ fn time_faults(file: &File, len: usize, window: usize) -> Result<f64, Errno> {
     let before = thread_faults()?;
     let (ns, done) = time_cpu(|| {
         (0..PASSES).try_for_each(|_| {
-            Mapping::private_file(file.as_fd(), len).map(|map| map.read_windows(window))
+            PlainMapping::private_file(file.as_fd(), len).map(|map| map.read_windows(window))
         })
     });
     done?;
@@ -114,7 +114,7 @@ fn time_faults(file: &File, len: usize, window: usize) -> Result<f64, Errno> {
     Ok(ns / faults as f64)
 }
 
-impl Probe for FileFault {
+impl PriceProbe for FileFaultProbe {
     const NAME: &'static str = "the file fault";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -127,12 +127,12 @@ const SIZES: [usize; 3] = [1, BLOCK, 4 * BLOCK];
 /// Most reads of one repeat.
 const READS: usize = 512;
 
-pub(crate) type FileReads = Transfers<FileRead>;
+pub(crate) type FileReads = TransferSeries<FileReadProbe>;
 
 /// Starts the series over a cached file of `len` bytes.
 pub(crate) fn start_reads(file: &Rc<File>, len: usize) -> FileReads {
-    let probe = |size| FileRead { file: Rc::clone(file), len, buffer: vec![0; size] };
-    Transfers::start(SIZES.map(|size| Ok(probe(size))))
+    let probe = |size| FileReadProbe { file: Rc::clone(file), len, buffer: vec![0; size] };
+    TransferSeries::start(SIZES.map(|size| Ok(probe(size))))
 }
 
 /// Reading out of the page cache, ns per read.
@@ -143,13 +143,13 @@ pub(crate) fn start_reads(file: &Rc<File>, len: usize) -> FileReads {
 /// then works differently. The file is larger than the private caches, the buffer is not. Not seen: reads
 /// that go to a device.
 #[derive(Debug)]
-pub(crate) struct FileRead {
+pub(crate) struct FileReadProbe {
     file: Rc<File>,
     len: usize,
     buffer: Vec<u8>,
 }
 
-impl Probe for FileRead {
+impl PriceProbe for FileReadProbe {
     const NAME: &'static str = "the file read";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -165,7 +165,7 @@ impl Probe for FileRead {
     }
 }
 
-impl Transfer for FileRead {
+impl TransferProbe for FileReadProbe {
     fn bytes(&self) -> usize {
         self.buffer.len()
     }
@@ -174,7 +174,7 @@ impl Transfer for FileRead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prices::memory::Cow;
+    use crate::prices::memory::CowFaultProbe;
 
     #[test]
     fn a_directory_that_is_not_there_is_no_obstacle() {
@@ -187,8 +187,8 @@ mod tests {
     fn a_file_that_is_shortened_ends_the_price_and_nothing_else() {
         let len = 16 * BLOCK;
         let file = Rc::new(create_cached(&std::env::temp_dir(), len, BLOCK).expect("a file"));
-        let mut faults = FileFault::new(Rc::clone(&file), len).expect("a probe");
-        let mut copies = Cow::new(Rc::clone(&file), len).expect("a probe");
+        let mut faults = FileFaultProbe::new(Rc::clone(&file), len).expect("a probe");
+        let mut copies = CowFaultProbe::new(Rc::clone(&file), len).expect("a probe");
         assert!(faults.pages_per_fault() >= 1.0);
         assert!(faults.measure_once().expect("a price") > 0.0);
         assert!(copies.measure_once().expect("a price") > 0.0);

@@ -7,9 +7,9 @@
 //! then. Not seen: a host that takes memory back later.
 
 use crate::error::PriceError;
-use crate::sample::{Stop, time_cpu};
+use crate::sample::{StopCheck, time_cpu};
 use pagewise_kernel::page_size;
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use std::time::Instant;
 
@@ -21,18 +21,18 @@ const SLOW: f64 = 1.5;
 /// Cost of a first touch in each chunk, ns per base page, without the unmapping. On base or huge pages:
 /// the kernel takes the two from different free blocks.
 pub(crate) fn touch_chunks(
-    pages: Pages,
+    pages: RegionPages,
     most: Bytes,
     time_limit: Nanos,
-    stop: Stop<'_>,
+    stop: StopCheck<'_>,
 ) -> Result<Vec<f64>, PriceError> {
-    let stride = if pages == Pages::Huge { page_size::huge() } else { page_size::base() };
+    let stride = if pages == RegionPages::Huge { page_size::huge() } else { page_size::base() };
     let started = Instant::now();
     let mut held = Vec::new();
     let mut costs = Vec::new();
     while CHUNK.0 * (held.len() as u64 + 1) <= most.0 && started.elapsed() < time_limit.duration() {
         stop.check()?;
-        let mut chunk = Region::new(CHUNK, pages)?;
+        let mut chunk = MemoryRegion::new(CHUNK, pages)?;
         let (ns, _) = time_cpu(|| chunk.touch(Bytes(stride.bytes())));
         costs.push(ns / chunk.size().pages(page_size::base()) as f64);
         held.push(chunk);
@@ -66,10 +66,12 @@ mod tests {
 
     #[test]
     fn no_more_is_touched_than_allowed() {
-        let touch = |limit| touch_chunks(Pages::Base, Bytes::mib(40), limit, Stop(&|| false));
+        let touch =
+            |limit| touch_chunks(RegionPages::Base, Bytes::mib(40), limit, StopCheck(&|| false));
         assert_eq!(touch(Nanos::secs(60)).expect("memory").len(), 2);
         assert!(touch(Nanos(0)).expect("nothing").is_empty());
-        let stopped = touch_chunks(Pages::Base, Bytes::mib(40), Nanos::secs(60), Stop(&|| true));
+        let stopped =
+            touch_chunks(RegionPages::Base, Bytes::mib(40), Nanos::secs(60), StopCheck(&|| true));
         assert!(matches!(stopped, Err(PriceError::Interrupted)));
     }
 }

@@ -1,10 +1,10 @@
 //! Prices of private memory. Each says what is inside the clock, and what it does not see.
 
 use crate::error::PriceError;
-use crate::kernels::mapping::Mapping;
-use crate::sample::{Probe, time_cpu};
-use pagewise_kernel::region::{Pages, Region};
-use pagewise_kernel::worker::Worker;
+use crate::kernels::mapping::PlainMapping;
+use crate::sample::{PriceProbe, time_cpu};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
+use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::Bytes;
 use rustix::io::Errno;
@@ -21,16 +21,16 @@ use std::rc::Rc;
 /// amount a moment ago, so a virtual machine's host backs it. Not seen: contention between threads
 /// that fault in one address space.
 #[derive(Debug)]
-pub(crate) struct Anon {
+pub(crate) struct AnonFaultProbe {
     /// Size of the mapping.
     pub(crate) len: usize,
 }
 
-impl Probe for Anon {
+impl PriceProbe for AnonFaultProbe {
     const NAME: &'static str = "the anonymous fault";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let map = Mapping::anonymous(self.len)?;
+        let map = PlainMapping::anonymous(self.len)?;
         map.keep_base_pages()?;
         let (ns, ()) = time_cpu(|| {
             map.write_pages();
@@ -50,14 +50,14 @@ const HUGE_PAGES: u64 = 16;
 /// (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Not seen: compaction, when free huge pages have run
 /// out.
 #[derive(Debug)]
-pub(crate) struct Huge;
+pub(crate) struct HugeFaultProbe;
 
-impl Probe for Huge {
+impl PriceProbe for HugeFaultProbe {
     const NAME: &'static str = "the huge fault";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         let page = Bytes(page_size::huge().bytes());
-        let mut region = Region::new(Bytes(page.0 * HUGE_PAGES), Pages::Huge)?;
+        let mut region = MemoryRegion::new(Bytes(page.0 * HUGE_PAGES), RegionPages::Huge)?;
         let (touch_ns, _) = time_cpu(|| region.touch(page));
         if region.huge_bytes()? < region.size() {
             return Err(PriceError::Unavailable("the kernel gave base pages only".to_owned()));
@@ -76,20 +76,20 @@ impl Probe for Huge {
 ///
 /// Runs in a child, because a mapped file may raise `SIGBUS`.
 #[derive(Debug)]
-pub(crate) struct Cow {
-    worker: Worker,
+pub(crate) struct CowFaultProbe {
+    worker: ForkedWorker,
 }
 
-impl Cow {
+impl CowFaultProbe {
     /// A probe over `len` bytes of a cached file.
     pub(crate) fn new(file: Rc<File>, len: usize) -> Result<Self, PriceError> {
-        Ok(Self { worker: Worker::start(move |_| time_copies(&file, len))? })
+        Ok(Self { worker: ForkedWorker::start(move |_| time_copies(&file, len))? })
     }
 }
 
 /// ns per page over one mapping of `len` bytes.
 fn time_copies(file: &File, len: usize) -> Result<f64, Errno> {
-    let map = Mapping::private_file(file.as_fd(), len)?;
+    let map = PlainMapping::private_file(file.as_fd(), len)?;
     map.populate_read();
     let (ns, ()) = time_cpu(|| {
         map.write_pages();
@@ -98,7 +98,7 @@ fn time_copies(file: &File, len: usize) -> Result<f64, Errno> {
     Ok(ns * page_size::base().bytes() as f64 / len as f64)
 }
 
-impl Probe for Cow {
+impl PriceProbe for CowFaultProbe {
     const NAME: &'static str = "the copy-on-write fault";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -114,14 +114,14 @@ impl Probe for Cow {
 /// to each shared page copies it, which is the copy-on-write fault. Runs in a child, so that nothing else of
 /// this process is shared.
 #[derive(Debug)]
-pub(crate) struct ForkTables {
-    worker: Worker,
+pub(crate) struct ForkTablesProbe {
+    worker: ForkedWorker,
 }
 
-impl ForkTables {
+impl ForkTablesProbe {
     /// A probe with `len` bytes touched.
     pub(crate) fn new(len: usize) -> Result<Self, PriceError> {
-        Ok(Self { worker: Worker::start(move |_| time_tables(len))? })
+        Ok(Self { worker: ForkedWorker::start(move |_| time_tables(len))? })
     }
 }
 
@@ -129,18 +129,18 @@ impl ForkTables {
 fn time_tables(len: usize) -> Result<f64, Errno> {
     let errno = |error: SysError| Errno::from_raw_os_error(error.errno().unwrap_or(libc::EIO));
     let fork = || {
-        let (ns, child) = time_cpu(|| Worker::start(|_| Ok(0.0)));
+        let (ns, child) = time_cpu(|| ForkedWorker::start(|_| Ok(0.0)));
         child.map(|_ended| ns).map_err(errno)
     };
     let without = fork()?;
-    let map = Mapping::anonymous(len).map_err(errno)?;
+    let map = PlainMapping::anonymous(len).map_err(errno)?;
     map.keep_base_pages().map_err(errno)?;
     map.write_pages();
     let with = fork()?;
     Ok((with - without).max(0.0) * page_size::base().bytes() as f64 / len as f64)
 }
 
-impl Probe for ForkTables {
+impl PriceProbe for ForkTablesProbe {
     const NAME: &'static str = "the page tables of a fork";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -155,22 +155,23 @@ impl Probe for ForkTables {
 /// pages if available, because the direct map has them too, and a buffer larger than the private caches. Not
 /// seen: the fault around it.
 #[derive(Debug)]
-pub(crate) struct Zero {
-    buffer: Region,
+pub(crate) struct PageClearProbe {
+    buffer: MemoryRegion,
 }
 
-impl Zero {
+impl PageClearProbe {
     /// A resident buffer of `len` bytes.
     pub(crate) fn new(len: usize) -> Result<Self, PriceError> {
         let size = Bytes(len as u64);
-        let buffer = Region::new(size, Pages::Huge).or_else(|_| Region::new(size, Pages::Base));
+        let buffer = MemoryRegion::new(size, RegionPages::Huge)
+            .or_else(|_| MemoryRegion::new(size, RegionPages::Base));
         let mut buffer = buffer?;
         buffer.populate()?;
         Ok(Self { buffer })
     }
 }
 
-impl Probe for Zero {
+impl PriceProbe for PageClearProbe {
     const NAME: &'static str = "the clearing of a page";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -199,16 +200,16 @@ const LEN: usize = 256 << 10;
 /// than a separate mapping. Not seen: page tables of touched memory and their flush, which are in the prices
 /// of the faults.
 #[derive(Debug)]
-pub(crate) struct MapUnmap;
+pub(crate) struct MapUnmapProbe;
 
-impl Probe for MapUnmap {
+impl PriceProbe for MapUnmapProbe {
     const NAME: &'static str = "the mapping pair";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         // Mappings are placed downwards, each below the one before.
-        let _neighbour = Mapping::anonymous(LEN)?;
+        let _neighbour = PlainMapping::anonymous(LEN)?;
         let (ns, done) =
-            time_cpu(|| (0..PAIRS).try_for_each(|_| Mapping::anonymous(LEN).map(drop)));
+            time_cpu(|| (0..PAIRS).try_for_each(|_| PlainMapping::anonymous(LEN).map(drop)));
         done?;
         Ok(ns / f64::from(PAIRS))
     }

@@ -14,8 +14,8 @@
 
 use super::file::BLOCK;
 use crate::error::PriceError;
-use crate::sample::{Probe, time_cpu};
-use crate::sample::{Transfer, Transfers};
+use crate::sample::{PriceProbe, time_cpu};
+use crate::sample::{TransferProbe, TransferSeries};
 use pagewise_kernel::{SysError, page_size};
 use std::os::fd::OwnedFd;
 
@@ -24,23 +24,23 @@ const BLOCKS: usize = 128;
 /// Pages that a pipe keeps for its next writes.
 const KEPT_PAGES: usize = 2;
 
-pub(crate) type PipeTransfers = Transfers<PipeCopy>;
+pub(crate) type PipeTransfers = TransferSeries<PipeCopyProbe>;
 
 /// Starts the series.
 pub(crate) fn start() -> PipeTransfers {
     let page = usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK);
-    Transfers::start([1, KEPT_PAGES * page, BLOCK].map(PipeCopy::new))
+    TransferSeries::start([1, KEPT_PAGES * page, BLOCK].map(PipeCopyProbe::new))
 }
 
 /// The probe of one size.
 #[derive(Debug)]
-pub(crate) struct PipeCopy {
+pub(crate) struct PipeCopyProbe {
     reader: OwnedFd,
     writer: OwnedFd,
     buffer: Vec<u8>,
 }
 
-impl PipeCopy {
+impl PipeCopyProbe {
     /// A pipe and a buffer of `len` bytes.
     fn new(len: usize) -> Result<Self, PriceError> {
         Ok(Self::through(pagewise_kernel::pipe::pipe()?, len)?)
@@ -65,7 +65,7 @@ impl PipeCopy {
     }
 }
 
-impl Probe for PipeCopy {
+impl PriceProbe for PipeCopyProbe {
     const NAME: &'static str = "the pipe copy";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -75,7 +75,7 @@ impl Probe for PipeCopy {
     }
 }
 
-impl Transfer for PipeCopy {
+impl TransferProbe for PipeCopyProbe {
     fn bytes(&self) -> usize {
         self.buffer.len()
     }
@@ -92,7 +92,7 @@ mod tests {
         let ends = pipe::pipe().expect("a pipe");
         let two_pages = Bytes(2 * page_size::base().bytes());
         let held = pipe::set_capacity(&ends.1, two_pages).expect("smaller");
-        let mut probe = PipeCopy::through(ends, BLOCK).expect("a probe");
+        let mut probe = PipeCopyProbe::through(ends, BLOCK).expect("a probe");
         assert_eq!(probe.buffer.len() as u64, held.0);
         assert!(probe.measure_once().expect("a price") > 0.0);
     }

@@ -1,7 +1,7 @@
 //! Prices of calls, program starts and hand-overs between threads.
 
 use crate::error::PriceError;
-use crate::sample::{Probe, time, time_cpu};
+use crate::sample::{PriceProbe, time, time_cpu};
 use pagewise_kernel::{SysError, affinity, pipe};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ const CALLS: u32 = 10_000;
 /// getppid(2): libraries do not cache its result, and it does next to nothing. Not seen: what larger calls
 /// evict from the caches, and the cost of a sandbox filter for other calls.
 #[derive(Debug)]
-pub(crate) struct Syscall;
+pub(crate) struct SyscallProbe;
 
-impl Probe for Syscall {
+impl PriceProbe for SyscallProbe {
     const NAME: &'static str = "the system call";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -42,11 +42,11 @@ const STARTS: u32 = 4;
 /// such program. Also missing if ended children are not kept for their parent (`SIGCHLD` ignored), because
 /// their end cannot be awaited then. Not seen: the page tables that a plain fork of a large process copies.
 #[derive(Debug)]
-pub(crate) struct Spawn {
+pub(crate) struct SpawnProbe {
     program: PathBuf,
 }
 
-impl Spawn {
+impl SpawnProbe {
     /// Finds the program.
     pub(crate) fn new() -> Result<Self, PriceError> {
         let missing = || PriceError::Unavailable("there is no program `true`".to_owned());
@@ -66,7 +66,7 @@ fn find(known: &[&str], path: &OsStr) -> Option<PathBuf> {
     files.find(|file| file.is_absolute() && executable(file))
 }
 
-impl Probe for Spawn {
+impl PriceProbe for SpawnProbe {
     const NAME: &'static str = "the start of a program";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -94,11 +94,11 @@ const WARM: u32 = 20;
 /// of a pipeline costs. Not seen: the switch of the address space between two processes (some tens
 /// of ns with tagged TLBs), and deeper idle states after longer sleeps.
 #[derive(Debug)]
-pub(crate) struct Wakeup {
+pub(crate) struct WakeupProbe {
     partner: u32,
 }
 
-impl Wakeup {
+impl WakeupProbe {
     /// A partner on this CPU.
     pub(crate) fn with_partner_on(cpu: u32) -> Self {
         Self { partner: cpu }
@@ -114,7 +114,7 @@ pub(crate) struct HandOver {
     pub(crate) cpu_ns: f64,
 }
 
-impl Wakeup {
+impl WakeupProbe {
     /// The mean of some hundred hand-overs.
     pub(crate) fn hand_over(&self) -> Result<HandOver, PriceError> {
         let (ping_out, ping_in) = pipe::pipe()?;
@@ -134,7 +134,7 @@ impl Wakeup {
     }
 }
 
-impl Probe for Wakeup {
+impl PriceProbe for WakeupProbe {
     const NAME: &'static str = "the wake-up";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
@@ -180,7 +180,7 @@ fn receive(from: &OwnedFd) -> Result<bool, PriceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Series;
+    use crate::sample::ProbeSeries;
 
     #[test]
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
@@ -189,7 +189,7 @@ mod tests {
             "prices::process::tests::children_that_cannot_be_waited_for_leave_no_price";
         const VARIABLE: &str = "PAGEWISE_TEST_CHILD_SIGNAL_IGNORED";
         if std::env::var_os(VARIABLE).is_some() {
-            let mut series = Series::start(Spawn::new());
+            let mut series = ProbeSeries::start(SpawnProbe::new());
             series.step();
             let price = series.finish_fact();
             assert!(price.reason().is_some_and(|why| why.contains("spawn")), "{price:?}");

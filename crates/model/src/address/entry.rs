@@ -5,12 +5,12 @@
 //! as well: Linux shows guards since 6.15 and protection by a userfaultfd since 5.13. While a page moves from
 //! one frame to another, it counts as swapped.
 
-use super::Address;
+use super::VirtualAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Entry(pub u64);
+pub struct PagemapEntry(pub u64);
 
 /// A place in swap space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ const OF_FILE_OR_SHARED: u64 = 1 << 61;
 const SWAPPED: u64 = 1 << 62;
 const PRESENT: u64 = 1 << 63;
 
-impl Entry {
+impl PagemapEntry {
     const fn has(self, bit: u64) -> bool {
         self.0 & bit != 0
     }
@@ -92,16 +92,16 @@ impl Entry {
 
 /// A range of present pages, as `PAGEMAP_SCAN` reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scanned {
-    pub start: Address,
-    pub end: Address,
+pub struct ScannedRange {
+    pub start: VirtualAddress,
+    pub end: VirtualAddress,
     /// True if an entry above the lowest level maps the range.
     pub is_huge: bool,
     /// True if the range is mapped to the zero page.
     pub is_zero: bool,
 }
 
-impl Scanned {
+impl ScannedRange {
     /// True if `address` lies in the range.
     #[must_use]
     pub const fn contains(&self, address: u64) -> bool {
@@ -115,20 +115,27 @@ mod tests {
 
     #[test]
     fn bits_as_documented() {
-        let present = Entry(1 << 63 | 1 << 61 | 1 << 56 | 0x1234);
+        let present = PagemapEntry(1 << 63 | 1 << 61 | 1 << 56 | 0x1234);
         assert!(present.is_present() && present.is_of_file_or_shared() && present.is_exclusive());
         assert!(!present.is_swapped() && !present.is_soft_dirty() && !present.is_guard());
         assert_eq!((present.frame(), present.swap_slot()), (Some(0x1234), None));
-        let swapped = Entry(1 << 62 | 7 << 5 | 2);
+        let swapped = PagemapEntry(1 << 62 | 7 << 5 | 2);
         assert_eq!(swapped.swap_slot(), Some(SwapSlot { space: 2, offset_pages: 7 }));
         assert_eq!(swapped.frame(), None);
-        assert!(Entry(1 << 57 | 1 << 55).is_write_protected() && Entry(1 << 55).is_soft_dirty());
+        assert!(
+            PagemapEntry(1 << 57 | 1 << 55).is_write_protected()
+                && PagemapEntry(1 << 55).is_soft_dirty()
+        );
     }
 
     #[test]
     fn what_is_hidden_is_not_there() {
-        assert_eq!(Entry(1 << 63).frame(), None);
-        assert_eq!(Entry(1 << 62).swap_slot(), None);
-        assert_eq!(Entry(1 << 62 | 1 << 58 | 9 << 5).swap_slot(), None, "a guard has no place");
+        assert_eq!(PagemapEntry(1 << 63).frame(), None);
+        assert_eq!(PagemapEntry(1 << 62).swap_slot(), None);
+        assert_eq!(
+            PagemapEntry(1 << 62 | 1 << 58 | 9 << 5).swap_slot(),
+            None,
+            "a guard has no place"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! One address of a process: the processor's path through the page table to its page, and what the kernel
 //! reports about page, frame, folio and mapping.
 //!
-//! [`Seen`] holds the raw readings and [`View`] their meaning; `judge::address` turns one into the other. The
+//! [`AddressSeen`] holds the raw readings and [`AddressView`] their meaning; `judge::address` turns one into the other. The
 //! terms are Linux's. A *frame* is a piece of physical memory of the size of a base page. A *folio* is a
 //! group of frames that the kernel manages as one. A *page* is the memory that one entry of the page table
 //! maps. Addresses and offsets are bytes.
@@ -13,7 +13,7 @@ mod entry;
 mod frame;
 mod mapping_flags;
 
-pub use entry::{Entry, Scanned, SwapSlot};
+pub use entry::{PagemapEntry, ScannedRange, SwapSlot};
 pub use frame::FrameFlags;
 pub use mapping_flags::describe_mapping_flag;
 
@@ -31,9 +31,9 @@ pub const ADDRESS_SCHEMA: u32 = 1;
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-pub struct Address(pub u64);
+pub struct VirtualAddress(pub u64);
 
-impl fmt::Display for Address {
+impl fmt::Display for VirtualAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#014x}", self.0)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Address {
 )]
 pub struct AddressError;
 
-impl std::str::FromStr for Address {
+impl std::str::FromStr for VirtualAddress {
     type Err = AddressError;
 
     /// An address is hexadecimal if it starts with `0x`, has a digit above 9, or has up to twelve digits, as
@@ -70,7 +70,7 @@ impl std::str::FromStr for Address {
 
 /// How the page tables of a machine divide an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Layout {
+pub struct AddressLayout {
     pub base_page_bytes: PageSize,
     /// Bits of an address that the page tables translate.
     pub address_bits: u32,
@@ -78,7 +78,7 @@ pub struct Layout {
     pub user_bits: u32,
 }
 
-impl Layout {
+impl AddressLayout {
     /// Bits of an address within a base page.
     #[must_use]
     pub const fn page_bits(&self) -> u32 {
@@ -99,7 +99,7 @@ impl Layout {
 /// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Half {
+pub enum AddressHalf {
     /// A process may use the address.
     User,
     /// The address belongs to the kernel.
@@ -111,7 +111,7 @@ pub enum Half {
 /// The part that the entry of a level plays in the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum EntryRole {
     /// It leads to the table of the next level.
     Table,
     /// It maps the page, and the walk ends here.
@@ -124,7 +124,7 @@ pub enum Role {
 
 /// One level of the page table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Level {
+pub struct PageTableLevel {
     /// Linux's name of the level: PGD, P4D, PUD, PMD or PTE.
     pub name: String,
     /// Highest bit of the address that this level uses.
@@ -136,15 +136,15 @@ pub struct Level {
     /// Memory that one entry covers, in bytes.
     pub entry_spans_bytes: Bytes,
     /// The part that the entry plays in the walk.
-    pub role: Role,
+    pub role: EntryRole,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Mapping {
+pub struct MemoryMapping {
     /// First address of the mapping.
-    pub start_address: Address,
+    pub start_address: VirtualAddress,
     /// Address after the last one.
-    pub end_address: Address,
+    pub end_address: VirtualAddress,
     /// `r-xp`, as in `/proc/PID/maps`.
     pub permissions: String,
     /// Offset in the file at which the mapping begins, in bytes; absent for memory without a file.
@@ -153,7 +153,7 @@ pub struct Mapping {
     pub path: String,
 }
 
-impl Mapping {
+impl MemoryMapping {
     /// True if `address` lies in the mapping.
     #[must_use]
     pub const fn contains(&self, address: u64) -> bool {
@@ -167,7 +167,7 @@ impl Mapping {
 
 /// Facts about a mapping from `/proc/PID/smaps`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Residence {
+pub struct MappingResidence {
     /// Page size that the mapping is made for. Only a reserved pool has one larger than the base page.
     pub kernel_page_bytes: Option<PageSize>,
     /// Page size by which the processor translates the mapping, if known.
@@ -208,16 +208,16 @@ pub struct FlagWindow {
 
 /// Readings for one address of a process, taken one after the other while it ran.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
-    pub address: Address,
+pub struct AddressSeen {
+    pub address: VirtualAddress,
     /// All mappings of the process, in order of addresses.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<MemoryMapping>,
     /// Facts about the mapping that holds the address; meaningless if no mapping does.
-    pub residence: Fact<Residence>,
+    pub residence: Fact<MappingResidence>,
     /// Entries of all pages below one entry of the level above base pages.
-    pub entries: Fact<Entries>,
+    pub entries: Fact<PagemapWindow>,
     /// The ranges among these pages that are mapped huge or to the zero page.
-    pub scanned: Fact<Vec<Scanned>>,
+    pub scanned: Fact<Vec<ScannedRange>>,
     /// The frame of the address; also missing if no page is present.
     pub frame: Fact<FrameSeen>,
     /// True if this kernel keeps soft-dirty bits.
@@ -226,16 +226,16 @@ pub struct Seen {
 
 /// Adjacent entries of `/proc/PID/pagemap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entries {
+pub struct PagemapWindow {
     /// Address of the page that the first entry describes.
-    pub first_address: Address,
-    pub entries: Vec<Entry>,
+    pub first_address: VirtualAddress,
+    pub entries: Vec<PagemapEntry>,
 }
 
 /// The state of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum PageState {
     /// Mapped. A touch that the permissions allow needs no kernel.
     Present,
     /// Swapped out, or moving from one frame to another.
@@ -249,7 +249,7 @@ pub enum State {
 /// The page that holds an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageView {
-    pub state: State,
+    pub state: PageState,
     /// Size of the page: the memory that one entry of the page table maps.
     pub size_bytes: Fact<PageSize>,
     /// Offset of the address in the page, or in a base page if the page size is not known.
@@ -279,7 +279,7 @@ pub struct Folio {
 
 /// The frame at an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Frame {
+pub struct PageFrame {
     pub number: u64,
     /// Kind and state of the frame ([`FrameFlags::names`]).
     pub flags: Fact<Vec<String>>,
@@ -290,8 +290,8 @@ pub struct Frame {
 
 /// The pages below the same entry of the table above base pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Around {
-    pub start_address: Address,
+pub struct SurroundingPages {
+    pub start_address: VirtualAddress,
     /// One character for each base page: `H` present and mapped huge, `#` present, `z` zero page, `s`
     /// swapped, `g` guard, `.` absent, `-` in no mapping.
     pub pages: String,
@@ -308,44 +308,44 @@ pub struct Around {
 
 /// The mapping that holds an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Within {
-    pub mapping: Mapping,
+pub struct ContainingMapping {
+    pub mapping: MemoryMapping,
     /// Offset of the address in the file, in bytes; absent for memory without a file.
     pub position_bytes: Option<Bytes>,
     /// Resident memory of the mapping, and its flags.
-    pub residence: Fact<Residence>,
+    pub residence: Fact<MappingResidence>,
 }
 
 /// Memory of a process at an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Memory {
+pub struct AddressMemory {
     /// The mapping that holds the address; absent if no mapping does.
-    pub within: Option<Within>,
-    pub before: Option<Mapping>,
-    pub after: Option<Mapping>,
+    pub within: Option<ContainingMapping>,
+    pub before: Option<MemoryMapping>,
+    pub after: Option<MemoryMapping>,
     pub page: Fact<PageView>,
-    pub frame: Fact<Frame>,
+    pub frame: Fact<PageFrame>,
     /// The pages around the address.
-    pub around: Fact<Around>,
+    pub around: Fact<SurroundingPages>,
 }
 
 /// Facts about one address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct View {
-    pub address: Address,
+pub struct AddressView {
+    pub address: VirtualAddress,
     /// Owner of the address.
-    pub half: Half,
+    pub half: AddressHalf,
     /// Levels of the page table, from the top.
-    pub levels: Vec<Level>,
+    pub levels: Vec<PageTableLevel>,
     /// Bits of the address below the last level: the offset in a base page.
     pub page_offset_bytes: Bytes,
     /// Memory of the process at the address; absent if no process was named.
-    pub memory: Option<Memory>,
+    pub memory: Option<AddressMemory>,
 }
 
 /// A process whose addresses were examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Process {
+pub struct ExaminedProcess {
     pub pid: i32,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -359,12 +359,12 @@ pub struct AddressReport {
     /// Version of the program that made the report.
     pub pagewise: String,
     /// The process; absent if only the numbers were explained.
-    pub process: Option<Process>,
+    pub process: Option<ExaminedProcess>,
     /// How the page tables of this machine divide an address.
-    pub layout: Layout,
+    pub layout: AddressLayout,
     /// Page sizes that this processor and kernel can map.
     pub page_sizes_bytes: Vec<PageSize>,
-    pub addresses: Vec<View>,
+    pub addresses: Vec<AddressView>,
 }
 
 impl AddressReport {
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<u64> {
-        text.parse::<Address>().ok().map(|address| address.0)
+        text.parse::<VirtualAddress>().ok().map(|address| address.0)
     }
 
     #[test]
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(read("140737353936896"), Some(140_737_353_936_896));
         assert_eq!(read("0x140737353936896"), Some(0x0140_7373_5393_6896));
         assert_eq!(read("ffffffffff600000"), Some(0xffff_ffff_ff60_0000));
-        assert_eq!(Address(0x1234).to_string(), "0x000000001234");
+        assert_eq!(VirtualAddress(0x1234).to_string(), "0x000000001234");
     }
 
     #[test]
@@ -407,10 +407,11 @@ mod tests {
 
     #[test]
     fn a_report_comes_back() {
-        let layout = Layout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 };
-        let view = View {
-            address: Address(1),
-            half: Half::User,
+        let layout =
+            AddressLayout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 };
+        let view = AddressView {
+            address: VirtualAddress(1),
+            half: AddressHalf::User,
             levels: Vec::new(),
             page_offset_bytes: Bytes(1),
             memory: None,

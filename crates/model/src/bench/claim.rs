@@ -5,7 +5,7 @@
 //! contains a border, or the figure has no interval, the claim stays open. Exact counts (faults, pages) must
 //! be the same in every repeat.
 //!
-//! Only [`Claim::judged`] makes claims, so no bench chooses the answer itself.
+//! Only [`BenchClaim::judged`] makes claims, so no bench chooses the answer itself.
 
 use crate::measured::{Fact, Measured};
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ const MOST_REPEATS: f64 = 1000.0;
 /// The answer of the machine to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ClaimAnswer {
     /// The claim holds on this machine.
     Confirmed,
     /// The claim does not hold on this machine.
@@ -28,7 +28,7 @@ pub enum Answer {
     CannotTell,
 }
 
-impl Answer {
+impl ClaimAnswer {
     /// The answer to a claim that must hold in every part: one part that does not hold decides.
     fn of_all(parts: impl Iterator<Item = Self>) -> Self {
         let join = |one, other| match (one, other) {
@@ -42,7 +42,7 @@ impl Answer {
 
 /// A figure with its 95% interval and the claimed range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Figure {
+pub struct ClaimFigure {
     pub estimate: f64,
     /// 95% interval of the figure; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
@@ -57,7 +57,7 @@ pub struct Figure {
     pub is_range: bool,
 }
 
-impl Figure {
+impl ClaimFigure {
     /// A figure without a claim.
     #[must_use]
     pub const fn new(estimate: f64, interval: Fact<(f64, f64)>, repeats: u64) -> Self {
@@ -102,15 +102,15 @@ impl Figure {
 
     /// The answer by the rule.
     #[must_use]
-    pub fn answer(&self) -> Answer {
-        let Fact::Known((low, high)) = self.interval else { return Answer::CannotTell };
+    pub fn answer(&self) -> ClaimAnswer {
+        let Fact::Known((low, high)) = self.interval else { return ClaimAnswer::CannotTell };
         let (above, below) =
             (self.above.unwrap_or(f64::NEG_INFINITY), self.below.unwrap_or(f64::INFINITY));
         let is_claimed = self.above.is_some() || self.below.is_some();
         match is_claimed && low <= high {
-            true if low > above && high < below => Answer::Confirmed,
-            true if high < above || low > below => Answer::Refuted,
-            _ => Answer::CannotTell,
+            true if low > above && high < below => ClaimAnswer::Confirmed,
+            true if high < above || low > below => ClaimAnswer::Refuted,
+            _ => ClaimAnswer::CannotTell,
         }
     }
 
@@ -138,19 +138,19 @@ impl Figure {
 /// The evidence for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Evidence {
+pub enum ClaimEvidence {
     /// Figures, each of which must lie in its claimed range.
-    Figures(Vec<Figure>),
+    Figures(Vec<ClaimFigure>),
     /// Number of repeats in which the claim held, and of all repeats in which it was counted.
     Counted { held: u64, tried: u64 },
     /// No evidence. The claim gives the reason.
     Nothing,
 }
 
-impl Evidence {
+impl ClaimEvidence {
     /// Evidence of one figure.
     #[must_use]
-    pub fn figure(figure: Figure) -> Self {
+    pub fn figure(figure: ClaimFigure) -> Self {
         Self::Figures(vec![figure])
     }
 
@@ -166,26 +166,26 @@ impl Evidence {
 
     /// The answer by the rule.
     #[must_use]
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> ClaimAnswer {
         match self {
-            Self::Figures(figures) => Answer::of_all(figures.iter().map(Figure::answer)),
-            Self::Counted { tried: 0, .. } | Self::Nothing => Answer::CannotTell,
-            Self::Counted { held: 0, .. } => Answer::Refuted,
-            Self::Counted { held, tried } if held == tried => Answer::Confirmed,
-            Self::Counted { .. } => Answer::CannotTell,
+            Self::Figures(figures) => ClaimAnswer::of_all(figures.iter().map(ClaimFigure::answer)),
+            Self::Counted { tried: 0, .. } | Self::Nothing => ClaimAnswer::CannotTell,
+            Self::Counted { held: 0, .. } => ClaimAnswer::Refuted,
+            Self::Counted { held, tried } if held == tried => ClaimAnswer::Confirmed,
+            Self::Counted { .. } => ClaimAnswer::CannotTell,
         }
     }
 
     /// The step that would settle the claim; none if it is settled or nothing was measured.
     #[must_use]
     pub fn to_settle(&self) -> Option<String> {
-        if self.answer() != Answer::CannotTell {
+        if self.answer() != ClaimAnswer::CannotTell {
             return None;
         }
         match self {
             Self::Figures(figures) => {
                 let now = figures.iter().map(|figure| figure.repeats).min()?;
-                let open = figures.iter().filter(|f| f.answer() == Answer::CannotTell);
+                let open = figures.iter().filter(|f| f.answer() == ClaimAnswer::CannotTell);
                 if open.clone().any(|figure| figure.interval.known().is_none()) {
                     return Some(format!("an interval needs {LEAST_REPEATS} repeats of both"));
                 }
@@ -193,7 +193,7 @@ impl Evidence {
                     let text = "the repeats of both overlap, and more of them cannot change that: measure on a quieter machine";
                     return Some(text.to_owned());
                 }
-                let needed: Option<Vec<u64>> = open.map(Figure::repeats_to_settle).collect();
+                let needed: Option<Vec<u64>> = open.map(ClaimFigure::repeats_to_settle).collect();
                 Some(match needed.and_then(|all| all.into_iter().max()) {
                     Some(needed) => format!("about {needed} repeats would settle it (now {now})"),
                     None => {
@@ -211,25 +211,29 @@ impl Evidence {
 }
 
 /// For runs saved before evidence was kept: it is not known.
-const fn not_saved() -> Evidence {
-    Evidence::Nothing
+const fn not_saved() -> ClaimEvidence {
+    ClaimEvidence::Nothing
 }
 
 /// A claim with the answer of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Claim {
+pub struct BenchClaim {
     pub claim: String,
-    pub answer: Answer,
+    pub answer: ClaimAnswer,
     /// The figures behind the answer, and what would settle an open claim.
     pub why: String,
     #[serde(default = "not_saved")]
-    pub evidence: Evidence,
+    pub evidence: ClaimEvidence,
 }
 
-impl Claim {
+impl BenchClaim {
     /// A claim, answered by its evidence. `why` gives the figures.
-    pub fn judged(claim: impl Into<String>, evidence: Evidence, why: impl Into<String>) -> Self {
+    pub fn judged(
+        claim: impl Into<String>,
+        evidence: ClaimEvidence,
+        why: impl Into<String>,
+    ) -> Self {
         let mut why = why.into();
         if let Some(settle) = evidence.to_settle() {
             why.push_str("; ");
@@ -243,8 +247,8 @@ impl Claim {
 mod tests {
     use super::*;
 
-    fn figure(low: f64, high: f64) -> Figure {
-        Figure::new(f64::midpoint(low, high), Fact::Known((low, high)), 9)
+    fn figure(low: f64, high: f64) -> ClaimFigure {
+        ClaimFigure::new(f64::midpoint(low, high), Fact::Known((low, high)), 9)
     }
 
     #[test]
@@ -252,75 +256,75 @@ mod tests {
         let below = |low, high| figure(low, high).below(1.0).answer();
         let answers = [(0.5, 0.9), (1.1, 1.2), (0.9, 1.1), (0.5, 1.0), (1.0, 1.1)];
         let [yes, no, open @ ..] = answers.map(|(low, high)| below(low, high));
-        assert_eq!((yes, no), (Answer::Confirmed, Answer::Refuted));
-        assert_eq!(open, [Answer::CannotTell; 3]);
-        assert_eq!(below(f64::NAN, 0.5), Answer::CannotTell);
-        assert_eq!(figure(0.5, 0.9).answer(), Answer::CannotTell, "nothing is claimed");
-        let few = Figure::new(0.1, Fact::missing("fewer than 6 repeats"), 5).below(1.0);
-        assert_eq!((few.answer(), few.repeats_to_settle()), (Answer::CannotTell, Some(6)));
+        assert_eq!((yes, no), (ClaimAnswer::Confirmed, ClaimAnswer::Refuted));
+        assert_eq!(open, [ClaimAnswer::CannotTell; 3]);
+        assert_eq!(below(f64::NAN, 0.5), ClaimAnswer::CannotTell);
+        assert_eq!(figure(0.5, 0.9).answer(), ClaimAnswer::CannotTell, "nothing is claimed");
+        let few = ClaimFigure::new(0.1, Fact::missing("fewer than 6 repeats"), 5).below(1.0);
+        assert_eq!((few.answer(), few.repeats_to_settle()), (ClaimAnswer::CannotTell, Some(6)));
     }
 
     #[test]
     fn a_claimed_gain_is_not_confirmed_while_there_may_be_none() {
         let huge_pages = |low, high| figure(low, high).about(1.6, 1.25).answer();
-        assert_eq!(huge_pages(0.50, 10.39), Answer::CannotTell);
-        assert_eq!(huge_pages(1.5, 1.8), Answer::Confirmed);
-        assert_eq!(huge_pages(0.97, 1.03), Answer::Refuted);
-        assert_eq!(figure(0.99, 1.3).about(1.1, 1.25).answer(), Answer::CannotTell);
-        assert_eq!(figure(0.5, 0.7).about(0.6, 1.25).answer(), Answer::Confirmed);
+        assert_eq!(huge_pages(0.50, 10.39), ClaimAnswer::CannotTell);
+        assert_eq!(huge_pages(1.5, 1.8), ClaimAnswer::Confirmed);
+        assert_eq!(huge_pages(0.97, 1.03), ClaimAnswer::Refuted);
+        assert_eq!(figure(0.99, 1.3).about(1.1, 1.25).answer(), ClaimAnswer::CannotTell);
+        assert_eq!(figure(0.5, 0.7).about(0.6, 1.25).answer(), ClaimAnswer::Confirmed);
     }
 
     #[test]
     fn the_repeats_that_settle_a_claim_grow_as_the_figure_nears_the_border() {
-        let far = Figure::new(1.5, Fact::Known((0.9, 2.1)), 8).above(1.0);
+        let far = ClaimFigure::new(1.5, Fact::Known((0.9, 2.1)), 8).above(1.0);
         assert_eq!(far.repeats_to_settle(), Some(12));
-        let near = Figure { estimate: 1.1, ..far.clone() };
+        let near = ClaimFigure { estimate: 1.1, ..far.clone() };
         assert!(near.repeats_to_settle() > far.repeats_to_settle());
-        let at = Evidence::figure(Figure { estimate: 1.0, ..far });
+        let at = ClaimEvidence::figure(ClaimFigure { estimate: 1.0, ..far });
         assert!(at.to_settle().is_some_and(|text| text.contains("quieter machine")));
-        assert_eq!(Evidence::figure(figure(2.0, 3.0).above(1.0)).to_settle(), None);
+        assert_eq!(ClaimEvidence::figure(figure(2.0, 3.0).above(1.0)).to_settle(), None);
     }
 
     #[test]
     fn all_parts_and_all_repeats_decide() {
         let parts = |all: &[(f64, f64)]| {
             let of = |&(low, high): &(f64, f64)| figure(low, high).above(1.0);
-            Evidence::Figures(all.iter().map(of).collect()).answer()
+            ClaimEvidence::Figures(all.iter().map(of).collect()).answer()
         };
-        assert_eq!(parts(&[(2.0, 3.0), (1.1, 1.2)]), Answer::Confirmed);
-        assert_eq!(parts(&[(2.0, 3.0), (0.9, 1.2)]), Answer::CannotTell);
-        assert_eq!(parts(&[(0.9, 1.2), (0.5, 0.8)]), Answer::Refuted);
-        assert_eq!(parts(&[]), Answer::CannotTell);
-        let counted = |held: &[bool]| Evidence::counted(held.iter().copied()).answer();
-        assert_eq!(counted(&[true, true]), Answer::Confirmed);
-        assert_eq!(counted(&[false, false]), Answer::Refuted);
-        assert_eq!(counted(&[true, false]), Answer::CannotTell);
-        assert_eq!(counted(&[]), Answer::CannotTell);
+        assert_eq!(parts(&[(2.0, 3.0), (1.1, 1.2)]), ClaimAnswer::Confirmed);
+        assert_eq!(parts(&[(2.0, 3.0), (0.9, 1.2)]), ClaimAnswer::CannotTell);
+        assert_eq!(parts(&[(0.9, 1.2), (0.5, 0.8)]), ClaimAnswer::Refuted);
+        assert_eq!(parts(&[]), ClaimAnswer::CannotTell);
+        let counted = |held: &[bool]| ClaimEvidence::counted(held.iter().copied()).answer();
+        assert_eq!(counted(&[true, true]), ClaimAnswer::Confirmed);
+        assert_eq!(counted(&[false, false]), ClaimAnswer::Refuted);
+        assert_eq!(counted(&[true, false]), ClaimAnswer::CannotTell);
+        assert_eq!(counted(&[]), ClaimAnswer::CannotTell);
     }
 
     #[test]
     fn ranges_of_few_repeats_are_no_interval() {
         let of = |n| Measured { median: 2.0, min: 1.0, max: 4.0, n };
-        assert_eq!(Figure::over(&of(5), &of(9)).interval.known(), None);
-        let open = Figure::over(&of(6), &of(9)).above(1.0);
+        assert_eq!(ClaimFigure::over(&of(5), &of(9)).interval.known(), None);
+        let open = ClaimFigure::over(&of(6), &of(9)).above(1.0);
         assert_eq!(open.interval.known(), Some(&(0.25, 4.0)));
         // More repeats reach further, so none are promised to settle it.
         assert_eq!(open.repeats_to_settle(), None);
-        let settle = Evidence::figure(open).to_settle();
+        let settle = ClaimEvidence::figure(open).to_settle();
         assert!(settle.is_some_and(|text| text.contains("more of them cannot")));
-        let few = Figure::over(&of(5), &of(9)).above(1.0);
+        let few = ClaimFigure::over(&of(5), &of(9)).above(1.0);
         assert_eq!(few.repeats_to_settle(), Some(LEAST_REPEATS));
     }
 
     #[test]
     fn a_claim_of_an_old_run_has_no_evidence() {
         let old = r#"{"claim":"x","answer":"refuted","why":"y"}"#;
-        let claim: Claim = serde_json::from_str(old).unwrap();
-        assert_eq!((claim.answer, claim.evidence), (Answer::Refuted, Evidence::Nothing));
-        let evidence = Evidence::figure(figure(1.0, 2.0).above(1.5));
-        let claim = Claim::judged("x", evidence, "y");
-        assert!(claim.why.starts_with("y; ") && claim.answer == Answer::CannotTell);
+        let claim: BenchClaim = serde_json::from_str(old).unwrap();
+        assert_eq!((claim.answer, claim.evidence), (ClaimAnswer::Refuted, ClaimEvidence::Nothing));
+        let evidence = ClaimEvidence::figure(figure(1.0, 2.0).above(1.5));
+        let claim = BenchClaim::judged("x", evidence, "y");
+        assert!(claim.why.starts_with("y; ") && claim.answer == ClaimAnswer::CannotTell);
         let text = serde_json::to_string(&claim).unwrap();
-        assert_eq!(serde_json::from_str::<Claim>(&text).unwrap(), claim);
+        assert_eq!(serde_json::from_str::<BenchClaim>(&text).unwrap(), claim);
     }
 }

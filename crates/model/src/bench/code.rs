@@ -1,12 +1,12 @@
 //! Measured jumps through generated code: the cost of a jump by size of the code and by page size, with
 //! targets that a branch predictor has learned and with targets that it cannot predict.
 //!
-//! A [`Point`] is a number of elements of code at one distance on one [`PageKind`], executed in one
-//! [`Order`]. A [`Sample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. The saved
+//! A [`TextBenchPoint`] is a number of elements of code at one distance on one [`PageKind`], executed in one
+//! [`JumpOrder`]. A [`TextBenchSample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. The saved
 //! run around it (`run::Run`) holds machine and version.
 
-use crate::bench::tlb::{ClaimedTlb, Knee, Steadiness, Unavailable};
-use crate::bench::{Claim, PageKind, Series};
+use crate::bench::tlb::{ClaimedTlb, RatioSteadiness, TlbKnee, UnavailablePages};
+use crate::bench::{BenchClaim, PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)] // as it is typed and shown
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Order {
+pub enum JumpOrder {
     /// Random, the same in each lap. Each element always leads to the same one, so branch predictors learn it
     /// and the processor fetches ahead.
     Repeated,
@@ -27,7 +27,7 @@ pub enum Order {
     Changing,
 }
 
-impl Order {
+impl JumpOrder {
     /// All of them, in display order.
     pub const ALL: [Self; 2] = [Self::Repeated, Self::Changing];
 
@@ -43,7 +43,7 @@ impl Order {
 
 /// One fresh mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct TextBenchSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this mapping in the order in which all mappings were run, from 0.
@@ -59,8 +59,8 @@ pub struct Sample {
 
 /// Elements at one distance on one kind of page, in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    pub order: Order,
+pub struct TextBenchPoint {
+    pub order: JumpOrder,
     /// Kind of pages that was requested.
     pub pages: PageKind,
     /// Distance from one element to the next, in bytes of address: a base page, or more.
@@ -70,15 +70,15 @@ pub struct Point {
     /// Page size that the kernel showed after the run, the same for all samples.
     pub page_bytes: Fact<PageSize>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TextBenchSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl TextBenchPoint {
     /// A point that was not run yet.
     #[must_use]
-    pub fn new(order: Order, pages: PageKind, apart_bytes: Bytes, jumps: u64) -> Self {
+    pub fn new(order: JumpOrder, pages: PageKind, apart_bytes: Bytes, jumps: u64) -> Self {
         let page_bytes = Fact::missing("not run");
         Self { order, pages, apart_bytes, jumps, page_bytes, samples: Vec::new(), refused: None }
     }
@@ -97,7 +97,7 @@ impl Point {
 
     /// Nanoseconds for each jump, mapping by mapping.
     #[must_use]
-    pub fn jump_times(&self) -> Series {
+    pub fn jump_times(&self) -> RepeatSeries {
         self.samples.iter().map(|s| (s.repeat, s.jump_ns)).collect()
     }
 
@@ -111,7 +111,7 @@ impl Point {
 
 /// All measured jumps of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Jumps {
+pub struct TextBenchReport {
     /// Seed of all random orders.
     pub seed: u64,
     /// Number of fresh mappings requested for each point.
@@ -126,32 +126,38 @@ pub struct Jumps {
     pub bound_by: String,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
-    pub points: Vec<Point>,
+    pub points: Vec<TextBenchPoint>,
     /// Kinds of pages that are not available.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailablePages>,
     /// The event that counted misses of the instruction TLB, or why there is none.
     pub counter: Fact<String>,
     /// TLBs that the processor claims; empty if it claims none.
     pub claimed: Vec<ClaimedTlb>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<TextBenchJudgement>,
 }
 
-impl Jumps {
+impl TextBenchReport {
     /// The point of this order, kind of page, distance and number of jumps.
     #[must_use]
-    pub fn find(&self, order: Order, pages: PageKind, apart: Bytes, jumps: u64) -> Option<&Point> {
+    pub fn find(
+        &self,
+        order: JumpOrder,
+        pages: PageKind,
+        apart: Bytes,
+        jumps: u64,
+    ) -> Option<&TextBenchPoint> {
         let wanted = (order, pages, apart, jumps);
         self.points.iter().find(|p| (p.order, p.pages, p.apart_bytes, p.jumps) == wanted)
     }
 
     /// Points of one order, distance and kind of page, by growing number of jumps.
     #[must_use]
-    pub fn curve(&self, order: Order, pages: PageKind, apart: Bytes) -> Vec<&Point> {
+    pub fn curve(&self, order: JumpOrder, pages: PageKind, apart: Bytes) -> Vec<&TextBenchPoint> {
         let wanted = (order, pages, apart);
         let of = self.points.iter().filter(|p| (p.order, p.pages, p.apart_bytes) == wanted);
-        let mut curve: Vec<&Point> = of.collect();
+        let mut curve: Vec<&TextBenchPoint> = of.collect();
         curve.sort_by_key(|point| point.jumps);
         curve
     }
@@ -171,8 +177,8 @@ impl Jumps {
 
 /// Larger pages compared with base pages, for code of one size in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    pub order: Order,
+pub struct TextBenchRatio {
+    pub order: JumpOrder,
     /// Kind of the larger pages.
     pub pages: PageKind,
     /// Size of the code.
@@ -182,17 +188,17 @@ pub struct Ratio {
     /// 95% interval of the ratio; missing if there are fewer mappings than it needs.
     pub interval: Fact<(f64, f64)>,
     /// Stability of the ratio from run to run.
-    pub steadiness: Steadiness,
+    pub steadiness: RatioSteadiness,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct TextBenchJudgement {
     /// Larger pages compared with base pages, for every order and size that has both.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<TextBenchRatio>,
     /// Numbers of pages at which translations of code run out, by kind of page, smallest first.
-    pub knees: Vec<Knee>,
+    pub knees: Vec<TlbKnee>,
     /// What the processor claims of its TLBs for code, compared with the knees.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_point_is_the_median_of_its_mappings() {
-        let mut point = Point::new(Order::Changing, PageKind::Thp, Bytes::kib(4), 16);
+        let mut point = TextBenchPoint::new(JumpOrder::Changing, PageKind::Thp, Bytes::kib(4), 16);
         assert_eq!(
             (point.set_bytes(), point.jump_ns(), point.misses()),
             (Bytes::kib(64), None, None)
@@ -211,8 +217,13 @@ mod tests {
         for (repeat, jump_ns) in (0..).zip([2.0, 9.0, 1.0]) {
             let misses_per_1000_instructions = (repeat < 2).then_some(jump_ns);
             let (place, within_share) = (repeat, 0.0);
-            let sample =
-                Sample { repeat, place, jump_ns, within_share, misses_per_1000_instructions };
+            let sample = TextBenchSample {
+                repeat,
+                place,
+                jump_ns,
+                within_share,
+                misses_per_1000_instructions,
+            };
             point.samples.push(sample);
         }
         assert_eq!(point.jump_ns().map(|m| (m.median, m.n)), Some((2.0, 3)));
@@ -221,11 +232,11 @@ mod tests {
 
     #[test]
     fn keys_end_in_their_unit() {
-        let point = Point::new(Order::Repeated, PageKind::Base, Bytes::kib(68), 64);
+        let point = TextBenchPoint::new(JumpOrder::Repeated, PageKind::Base, Bytes::kib(68), 64);
         let text = serde_json::to_string(&point).unwrap();
         for part in [r#""order":"repeated""#, r#""apart_bytes":69632"#, r#""page_bytes""#] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
+        assert_eq!(serde_json::from_str::<TextBenchPoint>(&text).unwrap(), point);
     }
 }

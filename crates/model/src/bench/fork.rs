@@ -1,12 +1,12 @@
 //! Measured cost of fork(2), by the memory that the parent has touched and by page size, and the cost of each
 //! write of the parent afterwards, while the child still shares the pages.
 //!
-//! A [`Point`] is an amount of memory on one kind of page. A [`Sample`] is one fresh mapping, forked once.
+//! A [`ForkPoint`] is an amount of memory on one kind of page. A [`ForkSample`] is one fresh mapping, forked once.
 //! Times are nanoseconds of the parent's CPU time. The saved run around it (`run::Run`) holds machine and
 //! version.
 
-use crate::bench::tlb::Unavailable;
-use crate::bench::{PageKind, Series};
+use crate::bench::tlb::UnavailablePages;
+use crate::bench::{PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// One fresh mapping, forked once.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct ForkSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this mapping in the order in which all mappings were made, from 0.
@@ -30,7 +30,7 @@ pub struct Sample {
 
 /// An amount of memory on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct ForkPoint {
     /// Kind of pages that was requested.
     pub pages: PageKind,
     /// Memory that the parent has touched.
@@ -38,12 +38,12 @@ pub struct Point {
     /// Page size that the kernel showed before the fork, the same for all samples.
     pub page_bytes: Fact<PageSize>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ForkSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl ForkPoint {
     /// A point that was not measured yet.
     #[must_use]
     pub fn new(pages: PageKind, size_bytes: Bytes) -> Self {
@@ -53,7 +53,7 @@ impl Point {
 
     /// One figure of each mapping.
     #[must_use]
-    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+    pub fn series(&self, figure: impl Fn(&ForkSample) -> f64) -> RepeatSeries {
         self.samples.iter().map(|sample| (sample.repeat, figure(sample))).collect()
     }
 
@@ -73,7 +73,7 @@ impl Point {
 
 /// All measurements of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Forks {
+pub struct ForkBenchReport {
     /// Seed of the order of the mappings.
     pub seed: u64,
     /// Number of fresh mappings requested for each point.
@@ -85,19 +85,19 @@ pub struct Forks {
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
     /// Every size on every kind of page.
-    pub points: Vec<Point>,
+    pub points: Vec<ForkPoint>,
     /// Kinds of pages that are not available.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailablePages>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<ForkJudgement>,
 }
 
-impl Forks {
+impl ForkBenchReport {
     /// Points of one kind of page, by growing size.
     #[must_use]
-    pub fn curve(&self, pages: PageKind) -> Vec<&Point> {
-        let mut curve: Vec<&Point> = self.points.iter().filter(|p| p.pages == pages).collect();
+    pub fn curve(&self, pages: PageKind) -> Vec<&ForkPoint> {
+        let mut curve: Vec<&ForkPoint> = self.points.iter().filter(|p| p.pages == pages).collect();
         curve.sort_by_key(|point| point.size_bytes);
         curve
     }
@@ -105,7 +105,7 @@ impl Forks {
 
 /// The cost of memory on one kind of page for a parent that forks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
+pub struct ForkPrice {
     pub pages: PageKind,
     /// Time of a fork for each further GiB that the parent has touched, between the smallest size and the
     /// largest, in nanoseconds.
@@ -118,7 +118,7 @@ pub struct Price {
 
 /// Larger pages compared with base pages, at the largest size that both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
+pub struct ForkRatio {
     /// Kind of the larger pages.
     pub pages: PageKind,
     pub size_bytes: Bytes,
@@ -133,11 +133,11 @@ pub struct Ratio {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct ForkJudgement {
     /// Prices of every kind of page.
-    pub prices: Vec<Price>,
+    pub prices: Vec<ForkPrice>,
     /// Larger pages compared with base pages.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<ForkRatio>,
     /// Advice for programs that fork on this machine.
     pub advice: Vec<String>,
 }
@@ -148,17 +148,17 @@ mod tests {
 
     #[test]
     fn figures_are_medians_over_the_mappings() {
-        let mut point = Point::new(PageKind::Base, Bytes::kib(64));
+        let mut point = ForkPoint::new(PageKind::Base, Bytes::kib(64));
         let base = PageSize::new(4096).unwrap();
         assert_eq!((point.fork_ns(), point.write_ns(base)), (None, None));
         for (repeat, fork_ns) in (0..).zip([2.0, 9.0, 1.0]) {
             let (place, writes_ns, write_faults) = (repeat, 16.0 * fork_ns, 16);
-            point.samples.push(Sample { repeat, place, fork_ns, writes_ns, write_faults });
+            point.samples.push(ForkSample { repeat, place, fork_ns, writes_ns, write_faults });
         }
         assert_eq!(point.fork_ns().map(|m| (m.median, m.n)), Some((2.0, 3)));
         assert_eq!(point.write_ns(base).map(|m| m.median), Some(2.0));
         let text = serde_json::to_string(&point).unwrap();
         assert!(text.contains(r#""size_bytes":65536"#), "{text}");
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
+        assert_eq!(serde_json::from_str::<ForkPoint>(&text).unwrap(), point);
     }
 }

@@ -10,7 +10,7 @@ pub mod pin;
 pub mod pipe;
 pub mod tlb;
 
-pub use claim::{Answer, Claim, Evidence, Figure, LEAST_REPEATS};
+pub use claim::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure, LEAST_REPEATS};
 
 use crate::measured::Measured;
 use schemars::JsonSchema;
@@ -65,15 +65,15 @@ pub struct MissingWay<W> {
 /// One figure of a point, by the number of the repeat. Repeats with the same number were taken in the same
 /// round, so those of two points are paired.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Series(Vec<(u32, f64)>);
+pub struct RepeatSeries(Vec<(u32, f64)>);
 
-impl FromIterator<(u32, f64)> for Series {
+impl FromIterator<(u32, f64)> for RepeatSeries {
     fn from_iter<I: IntoIterator<Item = (u32, f64)>>(repeats: I) -> Self {
         Self(repeats.into_iter().collect())
     }
 }
 
-impl Series {
+impl RepeatSeries {
     /// The figures without their numbers.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn repeats_of_one_number_are_paired() {
-        let one: Series = [(0, 2.0), (1, 4.0), (3, 9.0)].into_iter().collect();
-        let other: Series = [(3, 3.0), (0, 1.0), (2, 7.0)].into_iter().collect();
+        let one: RepeatSeries = [(0, 2.0), (1, 4.0), (3, 9.0)].into_iter().collect();
+        let other: RepeatSeries = [(3, 3.0), (0, 1.0), (2, 7.0)].into_iter().collect();
         assert_eq!(one.less(&other).values(), [1.0, 6.0]);
         assert_eq!(one.log_ratios(&other), [2_f64.ln(), 3_f64.ln()]);
         assert_eq!(one.measured().map(|m| (m.median, m.n)), Some((4.0, 3)));
-        assert_eq!(Series::default().measured(), None);
+        assert_eq!(RepeatSeries::default().measured(), None);
     }
 }

@@ -1,12 +1,12 @@
 //! Measured cost of pinning: finding the frames of a piece of memory in the page table and holding them, by
 //! page size and by every way that asks the kernel for it.
 //!
-//! A [`Point`] is one [`Way`] with pieces of one size on one kind of page. A [`Sample`] is one fresh mapping.
+//! A [`PinPoint`] is one [`PinWay`] with pieces of one size on one kind of page. A [`PinSample`] is one fresh mapping.
 //! Times are nanoseconds of CPU time for each call. The saved run around it (`run::Run`) holds machine and
 //! version.
 
 use crate::bench::tlb;
-use crate::bench::{Claim, PageKind, Series};
+use crate::bench::{BenchClaim, PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)] // as it is typed and shown
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Way {
+pub enum PinWay {
     /// vmsplice(2) into a pipe, which is then emptied into /dev/null by splice(2).
     Vmsplice,
     /// The same number of slots of that pipe, filled by tee(2). Nothing is looked up in a page table.
@@ -34,7 +34,7 @@ pub enum Way {
     GupTest,
 }
 
-impl Way {
+impl PinWay {
     /// All of them; after each way comes the one without pinning that it is compared with.
     pub const ALL: [Self; 6] =
         [Self::Vmsplice, Self::Tee, Self::Register, Self::ReadOwn, Self::Copy, Self::GupTest];
@@ -78,7 +78,7 @@ impl Way {
 
 /// One fresh mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct PinSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this mapping in the order in which all mappings were made, from 0.
@@ -91,7 +91,7 @@ pub struct Sample {
     pub within_share: f64,
 }
 
-impl Sample {
+impl PinSample {
     /// Time to pin and release, in nanoseconds.
     #[must_use]
     pub const fn whole_ns(&self) -> f64 {
@@ -101,8 +101,8 @@ impl Sample {
 
 /// A way with pieces of one size on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    pub way: Way,
+pub struct PinPoint {
+    pub way: PinWay,
     /// Kind of pages that was requested.
     pub pages: PageKind,
     /// Bytes per call.
@@ -110,15 +110,15 @@ pub struct Point {
     /// Page size that the kernel showed, the same for all samples.
     pub page_bytes: Fact<PageSize>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<PinSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl PinPoint {
     /// A point that was not measured yet.
     #[must_use]
-    pub fn new(way: Way, pages: PageKind, size_bytes: Bytes) -> Self {
+    pub fn new(way: PinWay, pages: PageKind, size_bytes: Bytes) -> Self {
         let page_bytes = Fact::missing("not measured");
         Self { way, pages, size_bytes, page_bytes, samples: Vec::new(), refused: None }
     }
@@ -126,22 +126,22 @@ impl Point {
     /// Nanoseconds for each call over all mappings, including the release; none without samples.
     #[must_use]
     pub fn whole_ns(&self) -> Option<Measured> {
-        self.series(Sample::whole_ns).measured()
+        self.series(PinSample::whole_ns).measured()
     }
 
     /// One figure of each mapping.
     #[must_use]
-    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+    pub fn series(&self, figure: impl Fn(&PinSample) -> f64) -> RepeatSeries {
         self.samples.iter().map(|sample| (sample.repeat, figure(sample))).collect()
     }
 }
 
 /// A way that was requested and is not available.
-pub type MissingWay = crate::bench::MissingWay<Way>;
+pub type MissingWay = crate::bench::MissingWay<PinWay>;
 
 /// All measurements of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Pins {
+pub struct PinBenchReport {
     /// Seed of the order of the mappings.
     pub seed: u64,
     /// Number of fresh mappings requested for each point.
@@ -155,29 +155,29 @@ pub struct Pins {
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
     /// Every way, size and kind of page.
-    pub points: Vec<Point>,
+    pub points: Vec<PinPoint>,
     /// Kinds of pages that are not available.
-    pub unavailable: Vec<tlb::Unavailable>,
+    pub unavailable: Vec<tlb::UnavailablePages>,
     /// Ways that are not available.
     pub missing_ways: Vec<MissingWay>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<PinJudgement>,
 }
 
-impl Pins {
+impl PinBenchReport {
     /// The point of this way, kind of page and size.
     #[must_use]
-    pub fn find(&self, way: Way, pages: PageKind, size: Bytes) -> Option<&Point> {
-        let is_it = |p: &&Point| (p.way, p.pages, p.size_bytes) == (way, pages, size);
+    pub fn find(&self, way: PinWay, pages: PageKind, size: Bytes) -> Option<&PinPoint> {
+        let is_it = |p: &&PinPoint| (p.way, p.pages, p.size_bytes) == (way, pages, size);
         self.points.iter().find(is_it)
     }
 
     /// Points of one way on one kind of page, by growing size.
     #[must_use]
-    pub fn curve(&self, way: Way, pages: PageKind) -> Vec<&Point> {
+    pub fn curve(&self, way: PinWay, pages: PageKind) -> Vec<&PinPoint> {
         let of = self.points.iter().filter(|p| (p.way, p.pages) == (way, pages));
-        let mut curve: Vec<&Point> = of.collect();
+        let mut curve: Vec<&PinPoint> = of.collect();
         curve.sort_by_key(|point| point.size_bytes);
         curve
     }
@@ -185,24 +185,24 @@ impl Pins {
     /// Time to pin and release a piece, repeat by repeat: the whole time minus that of the same work without
     /// pinning.
     #[must_use]
-    pub fn held(&self, point: &Point) -> Series {
-        let whole = point.series(Sample::whole_ns);
+    pub fn held(&self, point: &PinPoint) -> RepeatSeries {
+        let whole = point.series(PinSample::whole_ns);
         let Some(without) = point.way.without() else { return whole };
         let other = self.find(without, without.pages(point.pages), point.size_bytes);
-        other.map(|other| whole.less(&other.series(Sample::whole_ns))).unwrap_or_default()
+        other.map(|other| whole.less(&other.series(PinSample::whole_ns))).unwrap_or_default()
     }
 
     /// Number of base pages in a piece.
     #[must_use]
-    pub const fn pages_of(&self, point: &Point) -> u64 {
+    pub const fn pages_of(&self, point: &PinPoint) -> u64 {
         point.size_bytes.pages(self.base_page_bytes)
     }
 }
 
 /// The price of pinning by one way on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
-    pub way: Way,
+pub struct PinPrice {
+    pub way: PinWay,
     pub pages: PageKind,
     /// Time to pin and release each further base page of a piece, between the smallest size and the largest,
     /// in nanoseconds.
@@ -213,7 +213,7 @@ pub struct Price {
 
 /// The share of pinning in a transfer through a pipe by vmsplice and splice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
+pub struct PinShare {
     pub pages: PageKind,
     /// Bytes per call.
     pub size_bytes: Bytes,
@@ -227,8 +227,8 @@ pub struct Share {
 
 /// Larger pages compared with base pages, for one way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    pub way: Way,
+pub struct PinRatio {
+    pub way: PinWay,
     /// Kind of the larger pages.
     pub pages: PageKind,
     /// Time of a call and its release for each further page, divided by that on base pages. Below 1 the
@@ -239,15 +239,15 @@ pub struct Ratio {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct PinJudgement {
     /// Prices by way and kind of page.
-    pub prices: Vec<Price>,
+    pub prices: Vec<PinPrice>,
     /// Shares by kind of page and size.
-    pub shares: Vec<Share>,
+    pub shares: Vec<PinShare>,
     /// Larger pages compared with base pages.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<PinRatio>,
     /// Published figures, compared with those of this machine.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
@@ -256,18 +256,18 @@ pub struct Judgement {
 mod tests {
     use super::*;
 
-    fn sample(repeat: u32, call_ns: f64, release_ns: f64) -> Sample {
-        Sample { repeat, place: 0, call_ns, release_ns, within_share: 0.0 }
+    fn sample(repeat: u32, call_ns: f64, release_ns: f64) -> PinSample {
+        PinSample { repeat, place: 0, call_ns, release_ns, within_share: 0.0 }
     }
 
     #[test]
     fn pinning_is_what_is_beyond_the_same_without() {
         let size = Bytes::kib(64);
-        let point = |way, pages, ns| Point {
+        let point = |way, pages, ns| PinPoint {
             samples: vec![sample(3, ns, 10.0)],
-            ..Point::new(way, pages, size)
+            ..PinPoint::new(way, pages, size)
         };
-        let pins = Pins {
+        let pins = PinBenchReport {
             seed: 1,
             repeats: 1,
             quick: false,
@@ -276,21 +276,21 @@ mod tests {
             base_page_bytes: PageSize::BASE_4K,
             huge_page_bytes: PageSize::PMD_2M,
             points: vec![
-                point(Way::Vmsplice, PageKind::Thp, 500.0),
-                point(Way::Tee, PageKind::Base, 300.0),
-                point(Way::Register, PageKind::Thp, 900.0),
-                point(Way::ReadOwn, PageKind::Thp, 900.0),
+                point(PinWay::Vmsplice, PageKind::Thp, 500.0),
+                point(PinWay::Tee, PageKind::Base, 300.0),
+                point(PinWay::Register, PageKind::Thp, 900.0),
+                point(PinWay::ReadOwn, PageKind::Thp, 900.0),
             ],
             unavailable: Vec::new(),
             missing_ways: Vec::new(),
             judgement: None,
         };
         let held = |way| pins.held(pins.find(way, PageKind::Thp, size).unwrap());
-        assert_eq!(held(Way::Vmsplice), [(3, 200.0)].into_iter().collect());
-        assert_eq!(held(Way::Register), [(3, 910.0)].into_iter().collect());
-        assert_eq!(held(Way::ReadOwn), Series::default(), "without the copy alone");
+        assert_eq!(held(PinWay::Vmsplice), [(3, 200.0)].into_iter().collect());
+        assert_eq!(held(PinWay::Register), [(3, 910.0)].into_iter().collect());
+        assert_eq!(held(PinWay::ReadOwn), RepeatSeries::default(), "without the copy alone");
         assert_eq!(pins.pages_of(&pins.points[0]), 16);
         let text = serde_json::to_string(&pins).unwrap();
-        assert_eq!(serde_json::from_str::<Pins>(&text).unwrap(), pins);
+        assert_eq!(serde_json::from_str::<PinBenchReport>(&text).unwrap(), pins);
     }
 }

@@ -1,12 +1,12 @@
 //! Measured walks through memory: the cost of a load that depends on the previous one, for growing sets and
 //! every page size, and the share of address translation in it.
 //!
-//! A [`Point`] is a [`Path`] through a number of elements on one [`PageKind`]. A [`Sample`] is one fresh
-//! mapping. Times are nanoseconds of CPU time for each load. [`Bandwidth`] is measured in the same minutes.
+//! A [`TlbPoint`] is a [`TlbPath`] through a number of elements on one [`PageKind`]. A [`TlbSample`] is one fresh
+//! mapping. Times are nanoseconds of CPU time for each load. [`MemoryBandwidth`] is measured in the same minutes.
 //! The saved run around it (`run::Run`) holds machine and version.
 
 pub use crate::bench::PageKind;
-use crate::bench::{Claim, Series};
+use crate::bench::{BenchClaim, RepeatSeries};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Order {
+pub enum AccessOrder {
     /// Random, each element once in a lap.
     Random,
     /// By address, then back to the first.
     Sequential,
 }
 
-impl Order {
+impl AccessOrder {
     /// Both, by address first.
     pub const ALL: [Self; 2] = [Self::Sequential, Self::Random];
 }
@@ -36,10 +36,10 @@ impl Order {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Path {
+pub enum TlbPath {
     /// Adjacent list elements: a pointer and `npad` words of padding each.
     List {
-        order: Order,
+        order: AccessOrder,
         /// Words of padding behind the pointer.
         npad: u32,
     },
@@ -54,7 +54,7 @@ pub enum Path {
 /// Bytes of a cache line.
 pub const LINE: Bytes = Bytes(64);
 
-impl Path {
+impl TlbPath {
     /// Distance from one element to the next, by address.
     #[must_use]
     pub const fn pitch(self) -> Bytes {
@@ -70,7 +70,7 @@ impl Path {
 
 /// One fresh mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct TlbSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this mapping in the order in which all mappings were walked, from 0.
@@ -83,9 +83,9 @@ pub struct Sample {
 
 /// A path through a number of elements on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct TlbPoint {
     /// Layout of the elements.
-    pub path: Path,
+    pub path: TlbPath,
     /// Kind of pages that was requested.
     pub pages: PageKind,
     /// Number of elements.
@@ -93,15 +93,15 @@ pub struct Point {
     /// Page size that the kernel showed after the walk, the same for all samples.
     pub page_bytes: Fact<PageSize>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TlbSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl TlbPoint {
     /// A point that was not walked yet.
     #[must_use]
-    pub fn new(path: Path, pages: PageKind, elements: u64) -> Self {
+    pub fn new(path: TlbPath, pages: PageKind, elements: u64) -> Self {
         let page_bytes = Fact::missing("not walked");
         Self { path, pages, elements, page_bytes, samples: Vec::new(), refused: None }
     }
@@ -120,7 +120,7 @@ impl Point {
 
     /// Nanoseconds for each load, mapping by mapping.
     #[must_use]
-    pub fn loads(&self) -> Series {
+    pub fn loads(&self) -> RepeatSeries {
         self.samples.iter().map(|s| (s.repeat, s.load_ns)).collect()
     }
 }
@@ -180,7 +180,7 @@ pub struct ClaimedTlb {
 
 /// A data cache of the CPU that walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cache {
+pub struct DataCache {
     /// Level of the cache, from 1.
     pub level: u8,
     pub size_bytes: Bytes,
@@ -188,7 +188,7 @@ pub struct Cache {
 
 /// Pages that were requested and are not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Unavailable {
+pub struct UnavailablePages {
     pub pages: PageKind,
     /// The kernel's reason.
     pub why: String,
@@ -198,7 +198,7 @@ pub struct Unavailable {
 
 /// Rates over buffers larger than the caches, in GiB/s. The bytes of a copy count once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Rates {
+pub struct MemoryRates {
     /// Rate of reading every byte.
     pub read_gib_per_s: Fact<Measured>,
     /// Rate of writing every byte.
@@ -207,7 +207,7 @@ pub struct Rates {
     pub copy_gib_per_s: Fact<Measured>,
 }
 
-impl Rates {
+impl MemoryRates {
     /// No rates, all for the same reason.
     #[must_use]
     pub fn missing(reason: &str) -> Self {
@@ -231,19 +231,19 @@ impl Rates {
 
 /// Rates of the memory for one CPU and for all CPUs that may be used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Bandwidth {
+pub struct MemoryBandwidth {
     pub buffer_bytes: Bytes,
     /// Number of CPUs behind `all`.
     pub cpus: u32,
     /// Rates of one CPU alone.
-    pub one: Rates,
+    pub one: MemoryRates,
     /// Rates of all CPUs at the same time, added up.
-    pub all: Rates,
+    pub all: MemoryRates,
 }
 
 /// All walks of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Walks {
+pub struct TlbBenchReport {
     /// Seed of all random orders.
     pub seed: u64,
     /// Number of fresh mappings requested for each point.
@@ -259,33 +259,33 @@ pub struct Walks {
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
     /// Every path on every kind of page.
-    pub points: Vec<Point>,
+    pub points: Vec<TlbPoint>,
     /// Kinds of pages that are not available.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailablePages>,
     /// Rates of the memory.
-    pub bandwidth: Bandwidth,
+    pub bandwidth: MemoryBandwidth,
     /// TLBs that the processor claims; empty if it claims none.
     pub claimed: Vec<ClaimedTlb>,
     /// Data caches that the processor claims, smallest first.
-    pub caches: Vec<Cache>,
+    pub caches: Vec<DataCache>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<TlbJudgement>,
 }
 
-impl Walks {
+impl TlbBenchReport {
     /// The point of this path, kind of page and number of elements.
     #[must_use]
-    pub fn find(&self, path: Path, pages: PageKind, elements: u64) -> Option<&Point> {
-        let is_it = |p: &&Point| p.path == path && p.pages == pages && p.elements == elements;
+    pub fn find(&self, path: TlbPath, pages: PageKind, elements: u64) -> Option<&TlbPoint> {
+        let is_it = |p: &&TlbPoint| p.path == path && p.pages == pages && p.elements == elements;
         self.points.iter().find(is_it)
     }
 
     /// Points of one path on one kind of page, by growing set.
     #[must_use]
-    pub fn curve(&self, path: Path, pages: PageKind) -> Vec<&Point> {
+    pub fn curve(&self, path: TlbPath, pages: PageKind) -> Vec<&TlbPoint> {
         let of = self.points.iter().filter(|p| p.path == path && p.pages == pages);
-        let mut curve: Vec<&Point> = of.collect();
+        let mut curve: Vec<&TlbPoint> = of.collect();
         curve.sort_by_key(|p| p.elements);
         curve
     }
@@ -298,9 +298,9 @@ impl Walks {
 
     /// The requested lists, random ones first, by growing element.
     #[must_use]
-    pub fn lists(&self) -> Vec<Path> {
+    pub fn lists(&self) -> Vec<TlbPath> {
         let of = self.points.iter().map(|p| p.path);
-        let mut lists: Vec<Path> = of.filter(|p| matches!(p, Path::List { .. })).collect();
+        let mut lists: Vec<TlbPath> = of.filter(|p| matches!(p, TlbPath::List { .. })).collect();
         lists.sort_unstable();
         lists.dedup();
         lists
@@ -310,7 +310,7 @@ impl Walks {
 /// Stability of a figure from run to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Steadiness {
+pub enum RatioSteadiness {
     /// The next run finds the same.
     Steady,
     /// It differs from mapping to mapping and stays the same within a mapping. The physical pages that the
@@ -322,8 +322,8 @@ pub enum Steadiness {
 
 /// Larger pages compared with base pages, for one list over one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    pub path: Path,
+pub struct TlbRatio {
+    pub path: TlbPath,
     /// Kind of the larger pages.
     pub pages: PageKind,
     pub set_bytes: Bytes,
@@ -332,12 +332,12 @@ pub struct Ratio {
     /// 95% interval of the ratio; missing if there are fewer mappings than it needs.
     pub interval: Fact<(f64, f64)>,
     /// Stability of the ratio from run to run.
-    pub steadiness: Steadiness,
+    pub steadiness: RatioSteadiness,
 }
 
 /// The number of pages from which the cost of a load rises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Knee {
+pub struct TlbKnee {
     pub pages: PageKind,
     /// Distance from one line to the next.
     pub apart_bytes: Bytes,
@@ -354,13 +354,13 @@ pub struct Knee {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct TlbJudgement {
     /// Larger pages compared with base pages, for every list and set that has both.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<TlbRatio>,
     /// Numbers of pages at which translations run out, by kind of page, smallest first.
-    pub knees: Vec<Knee>,
+    pub knees: Vec<TlbKnee>,
     /// What the processor claims of its TLBs, compared with the knees.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// In a virtual machine: cost of translation on huge pages, as a share of that on base pages, for walks
     /// of the same lines. Near 0 the host backs huge pages by huge pages. Near 1 it backs them by base pages,
     /// and the TLB holds base pages.
@@ -375,19 +375,19 @@ mod tests {
 
     #[test]
     fn elements_have_the_sizes_of_their_padding() {
-        let of = |npad| Path::List { order: Order::Random, npad }.pitch();
+        let of = |npad| TlbPath::List { order: AccessOrder::Random, npad }.pitch();
         assert_eq!([0, 7, 15, 31].map(of), [8, 64, 128, 256].map(Bytes));
-        assert_eq!(Path::PACKED.pitch(), LINE);
-        let path = Path::List { order: Order::Sequential, npad: 7 };
-        assert_eq!(Point::new(path, PageKind::Base, 1 << 14).set_bytes(), Bytes::mib(1));
+        assert_eq!(TlbPath::PACKED.pitch(), LINE);
+        let path = TlbPath::List { order: AccessOrder::Sequential, npad: 7 };
+        assert_eq!(TlbPoint::new(path, PageKind::Base, 1 << 14).set_bytes(), Bytes::mib(1));
     }
 
     #[test]
     fn a_point_is_the_median_of_its_mappings() {
-        let mut point = Point::new(Path::PACKED, PageKind::Thp, 8);
+        let mut point = TlbPoint::new(TlbPath::PACKED, PageKind::Thp, 8);
         assert_eq!(point.load_ns(), None);
         for (repeat, load_ns) in (0..).zip([2.0, 9.0, 1.0]) {
-            point.samples.push(Sample { repeat, place: repeat, load_ns, within_share: 0.0 });
+            point.samples.push(TlbSample { repeat, place: repeat, load_ns, within_share: 0.0 });
         }
         assert_eq!(point.load_ns().map(|m| (m.median, m.n)), Some((2.0, 3)));
     }
@@ -395,11 +395,11 @@ mod tests {
     #[test]
     fn keys_end_in_their_unit() {
         let apart_bytes = Bytes::kib(68);
-        let point = Point::new(Path::Lines { apart_bytes }, PageKind::Base, 64);
+        let point = TlbPoint::new(TlbPath::Lines { apart_bytes }, PageKind::Base, 64);
         let text = serde_json::to_string(&point).unwrap();
         for part in [r#""lines":{"apart_bytes":69632}"#, r#""pages":"base""#, r#""page_bytes""#] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
+        assert_eq!(serde_json::from_str::<TlbPoint>(&text).unwrap(), point);
     }
 }

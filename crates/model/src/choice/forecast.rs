@@ -1,7 +1,9 @@
 //! The predicted time of a way: amounts times prices, phase by phase.
 
-use super::{Calibration, Demand, FileState, Phase, PriceList, Sharing, Term, amounts};
-use crate::bench::file::Arm;
+use super::{
+    Calibration, CostTerm, CpuSharing, FileState, PriceList, ReadDemand, ReadPhase, amounts,
+};
+use crate::bench::file::ReadWay;
 use crate::cache::FolioClass;
 use crate::units::Bytes;
 use schemars::JsonSchema;
@@ -52,8 +54,8 @@ impl TimeParts {
 
 /// The predicted time of a way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Forecast {
-    pub arm: Arm,
+pub struct ReadForecast {
+    pub arm: ReadWay,
     /// Time from opening to closing, in nanoseconds.
     pub total_ns: f64,
     /// The parts of that time.
@@ -62,9 +64,9 @@ pub struct Forecast {
 
 /// A demand on a span of a file that is cached in one kind of folio.
 #[derive(Debug, Clone, Copy)]
-pub struct Work<'a> {
+pub struct SpanDemand<'a> {
     /// The demand of the program.
-    pub demand: &'a Demand,
+    pub demand: &'a ReadDemand,
     pub span_bytes: Bytes,
     /// Folios in which the cache holds the span.
     pub folios: FolioClass,
@@ -73,86 +75,98 @@ pub struct Work<'a> {
 impl Calibration {
     /// The predicted time of `arm`; none without prices for it.
     #[must_use]
-    pub fn forecast(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<Forecast> {
+    pub fn forecast(
+        &self,
+        arm: ReadWay,
+        demand: &ReadDemand,
+        state: &FileState,
+    ) -> Option<ReadForecast> {
         let span_bytes = state.size_bytes;
         let mut parts = TimeParts::default();
-        if arm != Arm::Direct {
+        if arm != ReadWay::Direct {
             for part in &state.folios {
-                let work = Work { demand, span_bytes, folios: part.folios };
+                let work = SpanDemand { demand, span_bytes, folios: part.folios };
                 parts.add(&self.cached_parts(arm, work)?, part.share);
             }
         }
         parts.device_ns = self.device_ns(arm, demand, state)?;
-        Some(Forecast { arm, total_ns: parts.total_ns(), parts })
+        Some(ReadForecast { arm, total_ns: parts.total_ns(), parts })
     }
 
     /// Time of one pass of one thread over a file that is cached and mapped: blocks, then bytes.
     #[must_use]
-    pub fn pass_ns(&self, arm: Arm, work: Work<'_>) -> Option<(f64, f64)> {
-        let list = self.list(Phase::Pass, arm, work)?;
-        let blocks = self.cost(list, work, Term::is_of_blocks);
+    pub fn pass_ns(&self, arm: ReadWay, work: SpanDemand<'_>) -> Option<(f64, f64)> {
+        let list = self.list(ReadPhase::Pass, arm, work)?;
+        let blocks = self.cost(list, work, CostTerm::is_of_blocks);
         Some((blocks, self.cost(list, work, |term| !term.is_of_blocks())))
     }
 
     /// Time of a phase for one thread.
     #[must_use]
-    pub fn phase_ns(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<f64> {
+    pub fn phase_ns(&self, phase: ReadPhase, arm: ReadWay, work: SpanDemand<'_>) -> Option<f64> {
         Some(self.cost(self.list(phase, arm, work)?, work, |_| true))
     }
 
     /// Amounts times the prices that `takes` accepts.
-    fn cost(&self, list: &PriceList, work: Work<'_>, takes: impl Fn(Term) -> bool) -> f64 {
+    fn cost(
+        &self,
+        list: &PriceList,
+        work: SpanDemand<'_>,
+        takes: impl Fn(CostTerm) -> bool,
+    ) -> f64 {
         let amount = |term| amounts(term, work.demand, work.span_bytes, self.base_page_bytes);
         let taken = list.prices.iter().filter(|price| takes(price.term));
         taken.map(|price| price.ns * amount(price.term)).sum()
     }
 
-    fn cached_parts(&self, arm: Arm, work: Work<'_>) -> Option<TimeParts> {
+    fn cached_parts(&self, arm: ReadWay, work: SpanDemand<'_>) -> Option<TimeParts> {
         let of = |phase| self.phase_ns(phase, arm, work);
         let (blocks, bytes) = self.pass_ns(arm, work)?;
         let passes = f64::from(work.demand.passes);
-        let shared = |phase: Phase| Shared {
+        let shared = |phase: ReadPhase| ReadingThreads {
             sharing: self.sharing(phase.stand_in(arm), work),
             threads: work.demand.threads.max(1),
             cpus: self.cpus,
         };
-        let first = shared(Phase::First);
-        let shared = shared(Phase::Pass);
+        let first = shared(ReadPhase::First);
+        let shared = shared(ReadPhase::Pass);
         Some(TimeParts {
-            set_up_ns: of(Phase::SetUp)?,
-            first_ns: first.time(of(Phase::First)?, |sharing| sharing.first_share),
+            set_up_ns: of(ReadPhase::SetUp)?,
+            first_ns: first.time(of(ReadPhase::First)?, |sharing| sharing.first_share),
             blocks_ns: passes * shared.time(blocks, |sharing| sharing.blocks_share),
             bytes_ns: passes * shared.time(bytes, |sharing| sharing.bytes_share),
             starts_ns: passes * shared.starts_ns(),
-            tear_down_ns: of(Phase::TearDown)?,
+            tear_down_ns: of(ReadPhase::TearDown)?,
             device_ns: 0.0,
         })
     }
 
     /// How CPUs share these passes. If that is not known for these folios, it is as for pieces.
-    fn sharing(&self, arm: Arm, work: Work<'_>) -> Option<&Sharing> {
+    fn sharing(&self, arm: ReadWay, work: SpanDemand<'_>) -> Option<&CpuSharing> {
         let of = |folios| {
-            let is = |s: &&Sharing| (s.arm, s.order, s.folios) == (arm, work.demand.order, folios);
+            let is =
+                |s: &&CpuSharing| (s.arm, s.order, s.folios) == (arm, work.demand.order, folios);
             self.sharing.iter().find(is)
         };
         of(work.folios).or_else(|| of(FolioClass::Piece))
     }
 
     /// Cost of what is not cached: once, or in each pass if the data does not stay in the cache.
-    fn device_ns(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<f64> {
-        let missing = if arm == Arm::Direct { 1.0 } else { 1.0 - state.cached_share };
+    fn device_ns(&self, arm: ReadWay, demand: &ReadDemand, state: &FileState) -> Option<f64> {
+        let missing = if arm == ReadWay::Direct { 1.0 } else { 1.0 - state.cached_share };
         if missing <= 0.0 {
             return Some(0.0);
         }
         let span_bytes = state.size_bytes;
-        let work = Work { demand, span_bytes, folios: FolioClass::Piece };
-        let stays = !matches!(arm, Arm::Direct | Arm::DontCache) && self.key.has_room(span_bytes);
+        let work = SpanDemand { demand, span_bytes, folios: FolioClass::Piece };
+        let stays =
+            !matches!(arm, ReadWay::Direct | ReadWay::DontCache) && self.key.has_room(span_bytes);
         let times = if stays { 1.0 } else { f64::from(demand.passes) };
-        Some(missing * times * self.phase_ns(Phase::Device, arm, work)?)
+        Some(missing * times * self.phase_ns(ReadPhase::Device, arm, work)?)
     }
 
     /// Prices of a phase. If there are none for these folios, those for pieces.
-    fn list(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<&PriceList> {
+    fn list(&self, phase: ReadPhase, arm: ReadWay, work: SpanDemand<'_>) -> Option<&PriceList> {
         let stand_in = phase.stand_in(arm);
         let fits = |list: &&PriceList, folios| {
             list.phase == phase
@@ -167,15 +181,15 @@ impl Calibration {
 
 /// Threads that read at the same time.
 #[derive(Clone, Copy)]
-struct Shared<'a> {
-    sharing: Option<&'a Sharing>,
+struct ReadingThreads<'a> {
+    sharing: Option<&'a CpuSharing>,
     threads: u32,
     cpus: u32,
 }
 
-impl Shared<'_> {
+impl ReadingThreads<'_> {
     /// The part that remains of `alone`, the time of one thread.
-    fn time(self, alone: f64, share: impl Fn(&Sharing) -> f64) -> f64 {
+    fn time(self, alone: f64, share: impl Fn(&CpuSharing) -> f64) -> f64 {
         let part = 1.0 / f64::from(self.threads.min(self.cpus).max(1));
         alone * (part + self.sharing.map_or(0.0, share) * (1.0 - part))
     }
@@ -190,7 +204,7 @@ impl Shared<'_> {
 mod tests {
     use super::super::CalibrationKey;
     use super::*;
-    use crate::bench::tlb::Order;
+    use crate::bench::tlb::AccessOrder;
     use crate::constructed::{self, machine, pass_prices, price_list as list};
     use crate::machine::Machine;
     use crate::units::Nanos;
@@ -199,22 +213,22 @@ mod tests {
     fn calibration() -> Calibration {
         let (piece, huge) = (FolioClass::Piece, FolioClass::Huge);
         let mut lists = vec![
-            list(Phase::Pass, Arm::Read, piece, &pass_prices(100.0, 1.0)),
-            list(Phase::Pass, Arm::Map, piece, &pass_prices(0.0, 1.0)),
-            list(Phase::Pass, Arm::Map, huge, &pass_prices(0.0, 0.5)),
-            list(Phase::First, Arm::Read, piece, &[]),
-            list(Phase::First, Arm::MapPieces, piece, &[(Term::Page, 10.0)]),
-            list(Phase::First, Arm::MapPieces, huge, &[(Term::Page, 1.0)]),
-            list(Phase::Device, Arm::Read, piece, &[(Term::Page, 1000.0)]),
-            list(Phase::Device, Arm::Direct, piece, &[(Term::Block, 5000.0)]),
+            list(ReadPhase::Pass, ReadWay::Read, piece, &pass_prices(100.0, 1.0)),
+            list(ReadPhase::Pass, ReadWay::Map, piece, &pass_prices(0.0, 1.0)),
+            list(ReadPhase::Pass, ReadWay::Map, huge, &pass_prices(0.0, 0.5)),
+            list(ReadPhase::First, ReadWay::Read, piece, &[]),
+            list(ReadPhase::First, ReadWay::MapPieces, piece, &[(CostTerm::Page, 10.0)]),
+            list(ReadPhase::First, ReadWay::MapPieces, huge, &[(CostTerm::Page, 1.0)]),
+            list(ReadPhase::Device, ReadWay::Read, piece, &[(CostTerm::Page, 1000.0)]),
+            list(ReadPhase::Device, ReadWay::Direct, piece, &[(CostTerm::Block, 5000.0)]),
         ];
-        for arm in [Arm::Read, Arm::Map] {
-            lists.push(list(Phase::SetUp, arm, piece, &[(Term::Once, 3000.0)]));
-            lists.push(list(Phase::TearDown, arm, piece, &[(Term::Once, 1000.0)]));
+        for arm in [ReadWay::Read, ReadWay::Map] {
+            lists.push(list(ReadPhase::SetUp, arm, piece, &[(CostTerm::Once, 3000.0)]));
+            lists.push(list(ReadPhase::TearDown, arm, piece, &[(CostTerm::Once, 1000.0)]));
         }
-        let sharing = vec![Sharing {
-            arm: Arm::Read,
-            order: Order::Random,
+        let sharing = vec![CpuSharing {
+            arm: ReadWay::Read,
+            order: AccessOrder::Random,
             folios: piece,
             start_ns: 50.0,
             blocks_share: 0.5,
@@ -226,11 +240,11 @@ mod tests {
         Calibration { cpus: 2, error_share: 0.1, sharing, ..constructed::calibration(key, lists) }
     }
 
-    fn demand(passes: u32, threads: u32) -> Demand {
-        Demand { order: Order::Random, block_bytes: Bytes::kib(4), passes, threads }
+    fn demand(passes: u32, threads: u32) -> ReadDemand {
+        ReadDemand { order: AccessOrder::Random, block_bytes: Bytes::kib(4), passes, threads }
     }
 
-    fn total(arm: Arm, demand: &Demand, state: &FileState) -> f64 {
+    fn total(arm: ReadWay, demand: &ReadDemand, state: &FileState) -> f64 {
         calibration().forecast(arm, demand, state).expect("prices").total_ns
     }
 
@@ -243,36 +257,36 @@ mod tests {
     fn passes_repeat_and_set_up_does_not() {
         let state = pages(FolioClass::Piece);
         let pass = 10.0 * 100.0 + 40_960.0;
-        assert_eq!(total(Arm::Read, &demand(1, 1), &state), 4000.0 + pass);
-        assert_eq!(total(Arm::Read, &demand(3, 1), &state), 4000.0 + 3.0 * pass);
-        let mapped = total(Arm::MapPieces, &demand(3, 1), &state);
+        assert_eq!(total(ReadWay::Read, &demand(1, 1), &state), 4000.0 + pass);
+        assert_eq!(total(ReadWay::Read, &demand(3, 1), &state), 4000.0 + 3.0 * pass);
+        let mapped = total(ReadWay::MapPieces, &demand(3, 1), &state);
         assert_eq!(mapped, 4000.0 + 100.0 + 3.0 * 40_960.0, "faults come once");
     }
 
     #[test]
     fn a_file_costs_by_how_it_lies() {
-        let huge = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Huge));
+        let huge = total(ReadWay::MapPieces, &demand(1, 1), &pages(FolioClass::Huge));
         assert_eq!(huge, 4000.0 + 10.0 + 20_480.0);
         let mut half = pages(FolioClass::Huge);
         half.folios = [FolioClass::Huge, FolioClass::Piece]
-            .map(|folios| super::super::FolioPart { folios, share: 0.5 })
+            .map(|folios| super::super::FolioClassShare { folios, share: 0.5 })
             .to_vec();
-        let piece = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Piece));
-        assert_eq!(total(Arm::MapPieces, &demand(1, 1), &half), f64::midpoint(huge, piece));
-        let single = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Page));
+        let piece = total(ReadWay::MapPieces, &demand(1, 1), &pages(FolioClass::Piece));
+        assert_eq!(total(ReadWay::MapPieces, &demand(1, 1), &half), f64::midpoint(huge, piece));
+        let single = total(ReadWay::MapPieces, &demand(1, 1), &pages(FolioClass::Page));
         assert_eq!(single, piece, "without prices of its own those of pieces serve");
     }
 
     #[test]
     fn threads_share_what_can_be_shared() {
         let parts = calibration()
-            .forecast(Arm::Read, &demand(1, 2), &pages(FolioClass::Piece))
+            .forecast(ReadWay::Read, &demand(1, 2), &pages(FolioClass::Piece))
             .expect("prices")
             .parts;
         assert_eq!((parts.blocks_ns, parts.bytes_ns), (0.75 * 1000.0, 40_960.0));
         assert_eq!(parts.starts_ns, 100.0);
         let many = calibration()
-            .forecast(Arm::Read, &demand(1, 8), &pages(FolioClass::Piece))
+            .forecast(ReadWay::Read, &demand(1, 8), &pages(FolioClass::Piece))
             .expect("prices")
             .parts;
         assert_eq!((many.blocks_ns, many.starts_ns), (parts.blocks_ns, 400.0), "two CPUs");
@@ -286,25 +300,29 @@ mod tests {
             let found = calibration().forecast(arm, &demand(passes, 1), &half).expect("prices");
             found.parts.device_ns
         };
-        assert_eq!((more(Arm::Read, 1), more(Arm::Read, 3)), (5000.0, 5000.0));
-        assert_eq!((more(Arm::Direct, 1), more(Arm::Direct, 3)), (50_000.0, 150_000.0));
+        assert_eq!((more(ReadWay::Read, 1), more(ReadWay::Read, 3)), (5000.0, 5000.0));
+        assert_eq!((more(ReadWay::Direct, 1), more(ReadWay::Direct, 3)), (50_000.0, 150_000.0));
         let large =
             FileState { cached_share: 0.5, ..FileState::cached(Bytes::gib(2), FolioClass::Piece) };
         let device = |passes| {
             let demand = demand(passes, 1);
-            calibration().forecast(Arm::Read, &demand, &large).expect("prices").parts.device_ns
+            calibration().forecast(ReadWay::Read, &demand, &large).expect("prices").parts.device_ns
         };
         assert_eq!(device(2), 2.0 * device(1), "there is no room for it to stay");
     }
 
     #[test]
     fn the_fastest_comes_first_and_what_cannot_be_distinguished_is_named() {
-        let arms = [Arm::Read, Arm::MapPieces, Arm::Direct, Arm::Uring];
+        let arms = [ReadWay::Read, ReadWay::MapPieces, ReadWay::Direct, ReadWay::Uring];
         let state = pages(FolioClass::Piece);
         let forecasts = calibration().forecasts(&arms, &demand(1, 1), &state);
-        let order: Vec<Arm> = forecasts.iter().map(|forecast| forecast.arm).collect();
-        assert_eq!(order, [Arm::MapPieces, Arm::Read], "no prices, or not for what is cached");
-        let choice = super::super::Choice {
+        let order: Vec<ReadWay> = forecasts.iter().map(|forecast| forecast.arm).collect();
+        assert_eq!(
+            order,
+            [ReadWay::MapPieces, ReadWay::Read],
+            "no prices, or not for what is cached"
+        );
+        let choice = super::super::ReadChoice {
             path: "x".to_owned(),
             demand: demand(1, 1),
             state,
@@ -318,9 +336,12 @@ mod tests {
             trial_error_share: None,
             reasons: Vec::new(),
         };
-        assert_eq!(choice.best().map(|best| best.arm), Some(Arm::MapPieces));
+        assert_eq!(choice.best().map(|best| best.arm), Some(ReadWay::MapPieces));
         assert!(choice.margin_share().is_some_and(|margin| margin > 0.01 && margin < 0.1));
-        assert_eq!(choice.rivals().map(|rival| rival.arm).collect::<Vec<Arm>>(), [Arm::Read]);
+        assert_eq!(
+            choice.rivals().map(|rival| rival.arm).collect::<Vec<ReadWay>>(),
+            [ReadWay::Read]
+        );
     }
 
     #[test]

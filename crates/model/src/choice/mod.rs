@@ -2,8 +2,8 @@
 //! machine, and so the predicted time of each way.
 //!
 //! A [`Calibration`] holds prices that were fitted to short runs of the ways that it predicts, as `bench
-//! file` runs them. A prediction is a sum of amounts times prices ([`Term`]), phase by phase ([`Phase`]): see
-//! [`Calibration::forecast`]. Amounts depend only on the [`Demand`] and the [`FileState`], so the same
+//! file` runs them. A prediction is a sum of amounts times prices ([`CostTerm`]), phase by phase ([`ReadPhase`]): see
+//! [`Calibration::forecast`]. Amounts depend only on the [`ReadDemand`] and the [`FileState`], so the same
 //! calibration serves any file on that file system. Times are nanoseconds of wall time, from opening to
 //! closing.
 //!
@@ -15,12 +15,12 @@ mod forecast;
 mod state;
 mod terms;
 
-pub use forecast::{Forecast, TimeParts, Work};
-pub use state::{FileState, FolioPart};
-pub use terms::{FAR, NEAR, RAMP, SPILL, Term, amounts};
+pub use forecast::{ReadForecast, SpanDemand, TimeParts};
+pub use state::{FileState, FolioClassShare};
+pub use terms::{CostTerm, FAR, NEAR, RAMP, SPILL, amounts};
 
-use crate::bench::file::{Arm, Cell, Readings, Residency};
-use crate::bench::tlb::Order;
+use crate::bench::file::{CacheResidency, FileBenchReport, FileCell, ReadWay};
+use crate::bench::tlb::AccessOrder;
 use crate::cache::FolioClass;
 use crate::machine::Machine;
 use crate::units::{Bytes, Nanos, PageSize};
@@ -37,9 +37,9 @@ pub const LARGEST_BLOCK: Bytes = Bytes::mib(1);
 
 /// The demand of a program on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Demand {
+pub struct ReadDemand {
     /// Order of the blocks; a pass reads each once.
-    pub order: Order,
+    pub order: AccessOrder,
     /// Bytes per read.
     pub block_bytes: Bytes,
     /// Number of passes over the whole file, by the same descriptor or mapping.
@@ -48,10 +48,10 @@ pub struct Demand {
     pub threads: u32,
 }
 
-impl Demand {
+impl ReadDemand {
     /// The demand of a cell.
     #[must_use]
-    pub const fn from_cell(cell: &Cell) -> Self {
+    pub const fn from_cell(cell: &FileCell) -> Self {
         Self {
             order: cell.order,
             block_bytes: cell.block_bytes,
@@ -84,7 +84,7 @@ pub struct FileReadings {
     /// Folios in which the cache held the file.
     pub folios: FolioClass,
     /// The readings.
-    pub readings: Readings,
+    pub readings: FileBenchReport,
 }
 
 /// A phase in the time of a reading.
@@ -92,7 +92,7 @@ pub struct FileReadings {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum ReadPhase {
     /// Opening, advising, mapping.
     SetUp,
     /// The excess of the first pass over a later one, mainly faults.
@@ -105,29 +105,33 @@ pub enum Phase {
     Device,
 }
 
-impl Phase {
+impl ReadPhase {
     /// The way whose prices of this phase also apply to `arm`, because it makes the same calls on the same
     /// pages. Once a file is mapped, it does not matter how that was done. Unmapped pages are not marked as
     /// used if the kernel was advised that the file is read in order or at random.
     #[must_use]
-    pub const fn stand_in(self, arm: Arm) -> Arm {
+    pub const fn stand_in(self, arm: ReadWay) -> ReadWay {
         match (self, arm) {
-            (Self::SetUp, Arm::PlacePopulate) => Arm::MapPopulate,
-            (Self::SetUp, Arm::Place | Arm::MapPieces | Arm::PlacePieces) => Arm::Map,
-            (Self::TearDown, Arm::MapSequential | Arm::MapRandom) => Arm::MapRandom,
-            (Self::First, Arm::MapWillNeed | Arm::MapSequential | Arm::MapRandom) => Arm::Map,
-            (Self::TearDown, _) if arm.is_mapped() => Arm::Map,
-            (Self::Pass, _) if arm.is_in_place() => Arm::Place,
-            (Self::Pass, _) if arm.is_mapped() => Arm::Map,
+            (Self::SetUp, ReadWay::PlacePopulate) => ReadWay::MapPopulate,
+            (Self::SetUp, ReadWay::Place | ReadWay::MapPieces | ReadWay::PlacePieces) => {
+                ReadWay::Map
+            }
+            (Self::TearDown, ReadWay::MapSequential | ReadWay::MapRandom) => ReadWay::MapRandom,
+            (Self::First, ReadWay::MapWillNeed | ReadWay::MapSequential | ReadWay::MapRandom) => {
+                ReadWay::Map
+            }
+            (Self::TearDown, _) if arm.is_mapped() => ReadWay::Map,
+            (Self::Pass, _) if arm.is_in_place() => ReadWay::Place,
+            (Self::Pass, _) if arm.is_mapped() => ReadWay::Map,
             _ => arm,
         }
     }
 }
 
-/// The cost of one unit of a [`Term`].
+/// The cost of one unit of a [`CostTerm`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
-    pub term: Term,
+pub struct TermPrice {
+    pub term: CostTerm,
     /// Cost in nanoseconds, never negative.
     pub ns: f64,
 }
@@ -135,17 +139,17 @@ pub struct Price {
 /// The prices of one phase of a way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PriceList {
-    pub phase: Phase,
-    /// The way, or the one whose prices apply to it ([`Phase::stand_in`]).
-    pub arm: Arm,
+    pub phase: ReadPhase,
+    /// The way, or the one whose prices apply to it ([`ReadPhase::stand_in`]).
+    pub arm: ReadWay,
     /// The order of the blocks; none if it makes no difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
+    pub order: Option<AccessOrder>,
     /// Folios in which the cache holds the file; none if they make no difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folios: Option<FolioClass>,
     /// The prices that are not 0.
-    pub prices: Vec<Price>,
+    pub prices: Vec<TermPrice>,
 }
 
 /// How the passes of a way change when all CPUs read at the same time.
@@ -153,11 +157,11 @@ pub struct PriceList {
 /// If the work does not get in its own way, each of `n` CPUs does an nth of it: the share is 0. At a share of
 /// 1, the largest, a second CPU gains nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sharing {
-    /// The way. If it stands in for others ([`Phase::stand_in`]), its passes count for them too, but its
+pub struct CpuSharing {
+    /// The way. If it stands in for others ([`ReadPhase::stand_in`]), its passes count for them too, but its
     /// first pass for itself alone.
-    pub arm: Arm,
-    pub order: Order,
+    pub arm: ReadWay,
+    pub order: AccessOrder,
     /// Folios in which the cache holds the file.
     pub folios: FolioClass,
     /// Time to start a thread and wait for its end in each pass, in nanoseconds.
@@ -230,13 +234,13 @@ pub struct Calibration {
     pub error_share: f64,
     pub lists: Vec<PriceList>,
     /// Loss when several CPUs read at the same time.
-    pub sharing: Vec<Sharing>,
+    pub sharing: Vec<CpuSharing>,
 }
 
 /// A measured way beside its forecast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Trial {
-    pub arm: Arm,
+pub struct ReadTrial {
+    pub arm: ReadWay,
     /// Wall time of each process, in the order of their rounds.
     pub total_ns: Vec<Nanos>,
     /// Why there is no time, or fewer than requested.
@@ -245,11 +249,11 @@ pub struct Trial {
 
 /// A prediction for a file, and the choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Choice {
+pub struct ReadChoice {
     /// Path of the file as given.
     pub path: String,
     /// The demand of the program.
-    pub demand: Demand,
+    pub demand: ReadDemand,
     /// Content of the cache for the file.
     pub state: FileState,
     pub calibration_age_ns: Nanos,
@@ -261,10 +265,10 @@ pub struct Choice {
     /// Median error of the calibration, as a share of the measured time.
     pub error_share: f64,
     /// Each requested way that has prices, fastest first.
-    pub forecasts: Vec<Forecast>,
+    pub forecasts: Vec<ReadForecast>,
     /// Measured times of all these ways; empty without `--measure`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub trials: Vec<Trial>,
+    pub trials: Vec<ReadTrial>,
     /// Possible error of the measured times, as a share. It is the difference between cells measured at the
     /// start and again at the end, or the time their processes waited for a CPU, whichever is larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,10 +278,10 @@ pub struct Choice {
     pub reasons: Vec<String>,
 }
 
-impl Choice {
+impl ReadChoice {
     /// The chosen way.
     #[must_use]
-    pub fn best(&self) -> Option<&Forecast> {
+    pub fn best(&self) -> Option<&ReadForecast> {
         self.forecasts.first()
     }
 
@@ -289,7 +293,7 @@ impl Choice {
     }
 
     /// Ways that the prediction cannot distinguish from the best: its error exceeds their difference.
-    pub fn rivals(&self) -> impl Iterator<Item = &Forecast> {
+    pub fn rivals(&self) -> impl Iterator<Item = &ReadForecast> {
         let best = self.best().map_or(0.0, |best| best.total_ns);
         let most = best * (1.0 + self.error_share);
         self.forecasts.iter().skip(1).filter(move |forecast| forecast.total_ns <= most)
@@ -300,10 +304,15 @@ impl Calibration {
     /// Forecasts of `arms` for this demand and file, fastest first. Ways that cannot serve the demand, or
     /// have no prices, are left out.
     #[must_use]
-    pub fn forecasts(&self, arms: &[Arm], demand: &Demand, state: &FileState) -> Vec<Forecast> {
+    pub fn forecasts(
+        &self,
+        arms: &[ReadWay],
+        demand: &ReadDemand,
+        state: &FileState,
+    ) -> Vec<ReadForecast> {
         let residency = state.residency();
         let served = arms.iter().filter(|arm| arm.serves(demand.order, residency));
-        let mut all: Vec<Forecast> =
+        let mut all: Vec<ReadForecast> =
             served.filter_map(|arm| self.forecast(*arm, demand, state)).collect();
         all.sort_by(|a, b| a.total_ns.total_cmp(&b.total_ns));
         all
@@ -312,8 +321,8 @@ impl Calibration {
 
 /// Whether a file counts as cached when this share of it is cached.
 #[must_use]
-pub(crate) fn residency(cached_share: f64) -> Residency {
-    if cached_share >= 1.0 { Residency::Warm } else { Residency::Cold }
+pub(crate) fn residency(cached_share: f64) -> CacheResidency {
+    if cached_share >= 1.0 { CacheResidency::Warm } else { CacheResidency::Cold }
 }
 
 #[cfg(test)]
@@ -322,13 +331,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_served_is_said() {
-        let demand = |block, passes, threads| Demand {
-            order: Order::Random,
+        let demand = |block, passes, threads| ReadDemand {
+            order: AccessOrder::Random,
             block_bytes: Bytes(block),
             passes,
             threads,
         };
-        let why = |demand: Demand| demand.objection(Bytes::kib(64)).unwrap_or_default();
+        let why = |demand: ReadDemand| demand.objection(Bytes::kib(64)).unwrap_or_default();
         assert_eq!(demand(65_536, 1, 1).objection(Bytes::kib(64)), None);
         for block in [0, 100, 513, 2 << 20] {
             assert!(why(demand(block, 1, 1)).contains("has no price"), "{block}");
@@ -340,20 +349,31 @@ mod tests {
 
     #[test]
     fn the_same_work_has_the_same_prices() {
-        let of = |phase: Phase| {
-            [Arm::MapRandom, Arm::PlacePieces, Arm::PlacePopulate, Arm::Read]
+        let of = |phase: ReadPhase| {
+            [ReadWay::MapRandom, ReadWay::PlacePieces, ReadWay::PlacePopulate, ReadWay::Read]
                 .map(|arm| phase.stand_in(arm))
         };
-        let (read, place) = (Arm::Read, Arm::Place);
-        assert_eq!(of(Phase::Pass), [Arm::Map, place, place, read]);
-        assert_eq!(of(Phase::SetUp), [Arm::MapRandom, Arm::Map, Arm::MapPopulate, read]);
-        assert_eq!(of(Phase::TearDown), [Arm::MapRandom, Arm::Map, Arm::Map, read]);
-        assert_eq!(of(Phase::First), [Arm::Map, Arm::PlacePieces, Arm::PlacePopulate, read]);
-        assert_eq!(of(Phase::Device)[0], Arm::MapRandom);
-        for (phase, arm) in
-            [Phase::SetUp, Phase::First, Phase::Pass, Phase::TearDown, Phase::Device]
-                .into_iter()
-                .flat_map(|phase| Arm::ALL.iter().map(move |arm| (phase, phase.stand_in(*arm))))
+        let (read, place) = (ReadWay::Read, ReadWay::Place);
+        assert_eq!(of(ReadPhase::Pass), [ReadWay::Map, place, place, read]);
+        assert_eq!(
+            of(ReadPhase::SetUp),
+            [ReadWay::MapRandom, ReadWay::Map, ReadWay::MapPopulate, read]
+        );
+        assert_eq!(of(ReadPhase::TearDown), [ReadWay::MapRandom, ReadWay::Map, ReadWay::Map, read]);
+        assert_eq!(
+            of(ReadPhase::First),
+            [ReadWay::Map, ReadWay::PlacePieces, ReadWay::PlacePopulate, read]
+        );
+        assert_eq!(of(ReadPhase::Device)[0], ReadWay::MapRandom);
+        for (phase, arm) in [
+            ReadPhase::SetUp,
+            ReadPhase::First,
+            ReadPhase::Pass,
+            ReadPhase::TearDown,
+            ReadPhase::Device,
+        ]
+        .into_iter()
+        .flat_map(|phase| ReadWay::ALL.iter().map(move |arm| (phase, phase.stand_in(*arm))))
         {
             assert_eq!(phase.stand_in(arm), arm, "{phase:?}: who stands in stands for himself");
         }

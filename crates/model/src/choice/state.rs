@@ -1,8 +1,8 @@
 //! How the page cache holds a file, as far as the price of reading depends on it.
 
 use super::residency;
-use crate::bench::file::Residency;
-use crate::cache::{CacheState, FolioClass, Slot};
+use crate::bench::file::CacheResidency;
+use crate::cache::{CacheSlot, CacheState, FolioClass};
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ const PIECE_PAGES: u64 = 8;
 
 /// The part of the cached bytes in one kind of folio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FolioPart {
+pub struct FolioClassShare {
     pub folios: FolioClass,
     /// Share of the cached bytes.
     pub share: f64,
@@ -25,7 +25,7 @@ pub struct FileState {
     /// Share of the file that is cached.
     pub cached_share: f64,
     /// Folios that hold the cached bytes; the shares add up to 1.
-    pub folios: Vec<FolioPart>,
+    pub folios: Vec<FolioClassShare>,
     /// Why folios below a huge page are assumed to have the size of pieces; none if their sizes were seen.
     pub assumed: Option<String>,
 }
@@ -57,7 +57,7 @@ impl FileState {
         let folios = shares
             .into_iter()
             .filter(|(_, share)| *share > 0.0)
-            .map(|(folios, share)| FolioPart { folios, share: share / whole })
+            .map(|(folios, share)| FolioClassShare { folios, share: share / whole })
             .collect();
         Self { size_bytes: size, cached_share, folios, assumed }
     }
@@ -65,23 +65,23 @@ impl FileState {
     /// A file that is all cached, in folios of one kind.
     #[must_use]
     pub fn cached(size_bytes: Bytes, folios: FolioClass) -> Self {
-        let folios = vec![FolioPart { folios, share: 1.0 }];
+        let folios = vec![FolioClassShare { folios, share: 1.0 }];
         Self { size_bytes, cached_share: 1.0, folios, assumed: None }
     }
 
     /// Residency of the file.
     #[must_use]
-    pub fn residency(&self) -> Residency {
+    pub fn residency(&self) -> CacheResidency {
         residency(self.cached_share)
     }
 }
 
 /// Share that is cached if only the first pages of slots could be checked.
 fn by_slots(seen: &CacheState) -> f64 {
-    let weight = |slot: &Slot| match slot {
-        Slot::Huge | Slot::Whole | Slot::Asked => 1.0,
-        Slot::Part => 0.5,
-        Slot::Absent => 0.0,
+    let weight = |slot: &CacheSlot| match slot {
+        CacheSlot::Huge | CacheSlot::Whole | CacheSlot::Asked => 1.0,
+        CacheSlot::Part => 0.5,
+        CacheSlot::Absent => 0.0,
     };
     let slots = &seen.slots.0;
     slots.iter().map(weight).sum::<f64>() / slots.len().max(1) as f64
@@ -97,7 +97,7 @@ mod tests {
         CacheState {
             cached_bytes: Fact::Known(Bytes::mib(cached)),
             huge_bytes: Fact::Known(Bytes::mib(huge)),
-            slots: SlotMap(vec![Slot::Whole, Slot::Part]),
+            slots: SlotMap(vec![CacheSlot::Whole, CacheSlot::Part]),
             counts: Fact::missing("not asked"),
             folios,
         }
@@ -117,7 +117,7 @@ mod tests {
             |kib, mib| FolioShare { folio_bytes: Bytes::kib(kib), total_bytes: Bytes::mib(mib) };
         let folios = Fact::Known(vec![folio(4, 2), folio(64, 2), folio(2048, 4)]);
         let mixed = state(&seen(8, 4, folios));
-        assert_eq!((mixed.cached_share, mixed.residency()), (0.5, Residency::Cold));
+        assert_eq!((mixed.cached_share, mixed.residency()), (0.5, CacheResidency::Cold));
         let expected =
             [(FolioClass::Page, 0.25), (FolioClass::Piece, 0.25), (FolioClass::Huge, 0.5)];
         assert_eq!((shares(&mixed), &mixed.assumed), (expected.to_vec(), &None));
@@ -129,7 +129,7 @@ mod tests {
         let plain = state(&seen(16, 8, hidden()));
         assert_eq!(shares(&plain), [(FolioClass::Piece, 0.5), (FolioClass::Huge, 0.5)]);
         assert_eq!(plain.assumed.as_deref(), Some("for root to see"));
-        assert_eq!(plain.residency(), Residency::Warm);
+        assert_eq!(plain.residency(), CacheResidency::Warm);
         assert_eq!(state(&seen(16, 16, hidden())).assumed, None);
         let nothing = state(&seen(0, 0, hidden()));
         assert_eq!((shares(&nothing), nothing.cached_share), (vec![(FolioClass::Piece, 1.0)], 0.0));

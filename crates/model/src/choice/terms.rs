@@ -1,7 +1,7 @@
 //! The terms of a time, and the amount of each that a demand has.
 
-use super::Demand;
-use crate::bench::tlb::Order;
+use super::ReadDemand;
+use crate::bench::tlb::AccessOrder;
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub const SPILL: Bytes = Bytes::kib(256);
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Term {
+pub enum CostTerm {
     /// Everything that occurs once.
     Once,
     /// A base page of the file.
@@ -47,7 +47,7 @@ pub enum Term {
     Reach,
 }
 
-impl Term {
+impl CostTerm {
     /// The terms of set-up and tear-down.
     pub const FIXED: [Self; 3] = [Self::Once, Self::Page, Self::BufferByte];
     /// The terms of a pass. Each byte of a block is one of four kinds, by its place, so that the cost of a
@@ -75,7 +75,7 @@ impl Term {
 
 /// Amount of `term` in a pass over `span` bytes.
 #[must_use]
-pub fn amounts(term: Term, demand: &Demand, span: Bytes, page: PageSize) -> f64 {
+pub fn amounts(term: CostTerm, demand: &ReadDemand, span: Bytes, page: PageSize) -> f64 {
     let (bytes, block) = (span.0 as f64, demand.block_bytes.0.max(1) as f64);
     let blocks = span.0.div_ceil(demand.block_bytes.0.max(1)) as f64;
     let doublings = (bytes / NEAR.0 as f64).log2().max(0.0);
@@ -83,18 +83,18 @@ pub fn amounts(term: Term, demand: &Demand, span: Bytes, page: PageSize) -> f64 
     let between = |from: f64, to: f64| bytes / block * (block.min(to) - from).max(0.0);
     let (lead, ramp, spill) = (page.bytes() as f64, RAMP.0 as f64, SPILL.0 as f64);
     match term {
-        Term::Once => 1.0,
-        Term::Page => span.pages(page) as f64,
-        Term::BufferByte => block,
-        Term::Block => blocks,
-        Term::LeadByte => between(0.0, lead),
-        Term::RampByte => between(lead, ramp),
-        Term::Byte => between(lead.max(ramp), spill),
-        Term::SpillByte => between(spill, f64::INFINITY),
-        Term::FarByte => bytes * far,
-        Term::NearByte => bytes * (1.0 - far),
-        Term::Reach if demand.order == Order::Random => blocks * doublings,
-        Term::Reach => 0.0,
+        CostTerm::Once => 1.0,
+        CostTerm::Page => span.pages(page) as f64,
+        CostTerm::BufferByte => block,
+        CostTerm::Block => blocks,
+        CostTerm::LeadByte => between(0.0, lead),
+        CostTerm::RampByte => between(lead, ramp),
+        CostTerm::Byte => between(lead.max(ramp), spill),
+        CostTerm::SpillByte => between(spill, f64::INFINITY),
+        CostTerm::FarByte => bytes * far,
+        CostTerm::NearByte => bytes * (1.0 - far),
+        CostTerm::Reach if demand.order == AccessOrder::Random => blocks * doublings,
+        CostTerm::Reach => 0.0,
     }
 }
 
@@ -102,42 +102,45 @@ pub fn amounts(term: Term, demand: &Demand, span: Bytes, page: PageSize) -> f64 
 mod tests {
     use super::*;
 
-    fn demand(block_bytes: Bytes, order: Order) -> Demand {
-        Demand { order, block_bytes, passes: 1, threads: 1 }
+    fn demand(block_bytes: Bytes, order: AccessOrder) -> ReadDemand {
+        ReadDemand { order, block_bytes, passes: 1, threads: 1 }
     }
 
     #[test]
     fn amounts_are_those_of_the_file() {
         let of = |term, block| {
-            let demand = demand(block, Order::Random);
+            let demand = demand(block, AccessOrder::Random);
             amounts(term, &demand, Bytes::mib(8), PageSize::BASE_4K)
         };
         let large = Bytes::kib(32);
-        assert_eq!((of(Term::Once, large), of(Term::Page, large)), (1.0, 2048.0));
-        assert_eq!((of(Term::Block, large), of(Term::BufferByte, large)), (256.0, 32_768.0));
-        assert_eq!(of(Term::LeadByte, Bytes::kib(16)), 2_097_152.0);
-        assert_eq!(of(Term::LeadByte, Bytes(512)), 8_388_608.0);
-        assert_eq!((of(Term::RampByte, RAMP), of(Term::Byte, RAMP)), (6_291_456.0, 0.0));
-        assert_eq!((of(Term::Byte, large), of(Term::SpillByte, SPILL)), (4_194_304.0, 0.0));
-        assert_eq!(of(Term::SpillByte, Bytes::mib(1)), 8_388_608.0 * 0.75);
+        assert_eq!((of(CostTerm::Once, large), of(CostTerm::Page, large)), (1.0, 2048.0));
+        assert_eq!(
+            (of(CostTerm::Block, large), of(CostTerm::BufferByte, large)),
+            (256.0, 32_768.0)
+        );
+        assert_eq!(of(CostTerm::LeadByte, Bytes::kib(16)), 2_097_152.0);
+        assert_eq!(of(CostTerm::LeadByte, Bytes(512)), 8_388_608.0);
+        assert_eq!((of(CostTerm::RampByte, RAMP), of(CostTerm::Byte, RAMP)), (6_291_456.0, 0.0));
+        assert_eq!((of(CostTerm::Byte, large), of(CostTerm::SpillByte, SPILL)), (4_194_304.0, 0.0));
+        assert_eq!(of(CostTerm::SpillByte, Bytes::mib(1)), 8_388_608.0 * 0.75);
         for block in [512, 9_728, 20_480, 1 << 20].map(Bytes) {
-            let kinds = &Term::PASS[1..5];
+            let kinds = &CostTerm::PASS[1..5];
             let sum: f64 = kinds.iter().map(|term| of(*term, block)).sum();
             assert!((sum - 8_388_608.0).abs() < 1.0, "each byte is of one kind: {sum}");
         }
-        assert_eq!(of(Term::Reach, large), 512.0);
-        assert_eq!(of(Term::FarByte, large) + of(Term::NearByte, large), 8_388_608.0);
-        assert_eq!(of(Term::FarByte, large), 4_194_304.0);
+        assert_eq!(of(CostTerm::Reach, large), 512.0);
+        assert_eq!(of(CostTerm::FarByte, large) + of(CostTerm::NearByte, large), 8_388_608.0);
+        assert_eq!(of(CostTerm::FarByte, large), 4_194_304.0);
     }
 
     #[test]
     fn small_files_stay_near_and_order_needs_no_reach() {
         let of = |term, span| {
-            amounts(term, &demand(Bytes::kib(4), Order::Sequential), span, PageSize::BASE_4K)
+            amounts(term, &demand(Bytes::kib(4), AccessOrder::Sequential), span, PageSize::BASE_4K)
         };
-        assert_eq!((of(Term::FarByte, Bytes(1)), of(Term::NearByte, Bytes(1))), (0.0, 1.0));
-        assert_eq!((of(Term::Block, Bytes(4097)), of(Term::Page, Bytes(4097))), (2.0, 2.0));
-        assert_eq!(of(Term::Reach, Bytes::gib(1)), 0.0);
-        assert_eq!(of(Term::FarByte, Bytes::gib(1)), 1_073_741_824.0);
+        assert_eq!((of(CostTerm::FarByte, Bytes(1)), of(CostTerm::NearByte, Bytes(1))), (0.0, 1.0));
+        assert_eq!((of(CostTerm::Block, Bytes(4097)), of(CostTerm::Page, Bytes(4097))), (2.0, 2.0));
+        assert_eq!(of(CostTerm::Reach, Bytes::gib(1)), 0.0);
+        assert_eq!(of(CostTerm::FarByte, Bytes::gib(1)), 1_073_741_824.0);
     }
 }

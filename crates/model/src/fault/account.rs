@@ -3,10 +3,10 @@
 //! `rusage = before exec + user + in calls + outside of calls + populated + executed + unexplained`. Each
 //! term has its own source. Only the last is a difference.
 
-use super::Attached;
+use super::AttachedProcess;
 use crate::measured::Fact;
 use crate::units::Nanos;
-use crate::usage::Usage;
+use crate::usage::ProgramUsage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct CallTally {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
-pub struct Inside {
+pub struct CallSpan {
     pub tid: i32,
     /// Beginning of the call, by the monotonic clock.
     pub from_ns: Nanos,
@@ -62,7 +62,7 @@ pub struct ThreadCalls {
     pub calls: Vec<CallTally>,
     /// Periods in which those faults were taken, by thread and time.
     #[serde(default)]
-    pub inside: Vec<Inside>,
+    pub inside: Vec<CallSpan>,
 }
 
 impl ThreadCalls {
@@ -75,11 +75,11 @@ impl ThreadCalls {
 
 /// The end of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ending {
+pub struct RecordingEnd {
     /// Wall time from the start of the program, or of the recording, to the end.
     pub wall_ns: Nanos,
     /// Resource usage of the program.
-    pub usage: Fact<Usage>,
+    pub usage: Fact<ProgramUsage>,
     /// Minor and major faults that the kernel counted during the recording, for the program and the
     /// descendants that it waited for.
     pub counted_faults: Fact<u64>,
@@ -88,15 +88,19 @@ pub struct Ending {
     /// Counts at each system call.
     pub calls: Fact<ThreadCalls>,
     /// The running process that was recorded; absent for a program that was started.
-    pub attached: Option<Attached>,
+    pub attached: Option<AttachedProcess>,
     /// Time by the monotonic clock after which nothing counts; absent if the program has ended.
     pub until_ns: Option<Nanos>,
 }
 
-impl Ending {
+impl RecordingEnd {
     /// The end of a program that was started, with its usage.
     #[must_use]
-    pub fn of_started(usage: Usage, exec: Fact<ExecCounts>, calls: Fact<ThreadCalls>) -> Self {
+    pub fn of_started(
+        usage: ProgramUsage,
+        exec: Fact<ExecCounts>,
+        calls: Fact<ThreadCalls>,
+    ) -> Self {
         let counted = usage.minor_faults.saturating_add(usage.major_faults);
         Self {
             wall_ns: usage.wall_ns,
@@ -113,7 +117,7 @@ impl Ending {
 /// The kernel's count, term by term. Failed faults are in none of the terms, because the kernel does not
 /// count them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Account {
+pub struct FaultAccount {
     /// Minor and major faults of the program and the descendants that it waited for.
     pub rusage_faults: Fact<u64>,
     /// Faults counted before the first program had been executed: the fork, its arguments, its image.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Limits on faults. An absent limit allows everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Budgets {
+pub struct FaultBudgets {
     /// Most faults that may be recorded.
     pub most_faults: Option<u64>,
     /// Most major faults that may be recorded.
@@ -17,7 +17,7 @@ pub struct Budgets {
     pub most_time_ns: Option<Nanos>,
 }
 
-impl Budgets {
+impl FaultBudgets {
     /// True if a limited figure depends on the addresses of mappings. A fault on a file also maps its aligned
     /// neighbours, and stack and heap begin anywhere in a page.
     #[must_use]
@@ -29,7 +29,7 @@ impl Budgets {
 /// A budget that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Broken {
+pub enum BrokenBudget {
     /// Too many faults.
     Faults {
         /// Number that was recorded.

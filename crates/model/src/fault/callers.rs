@@ -1,13 +1,13 @@
 //! The callers of the function that touched a page.
 
-use super::{FunctionTally, GroupTally, Tally};
+use super::{FaultTally, FunctionTally, GroupTally};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The user stacks to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Stacks {
+pub enum StackRecording {
     None,
     /// Copied stacks of some thousand faults per second, enough to name callers.
     Sampled,
@@ -46,7 +46,7 @@ pub enum StackEnd {
 
 /// The callers of an instruction that faulted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Stack {
+pub struct CallerStack {
     /// Frames, innermost first, without the instruction itself: indexes into the frames of the names.
     pub frames: Vec<u32>,
     /// Why the stack ends.
@@ -55,15 +55,15 @@ pub struct Stack {
 
 /// The function responsible for each fault: the first outside standard libraries, the loader and allocators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Callers {
+pub struct FaultCallers {
     /// The stacks that were requested.
-    pub asked: Stacks,
+    pub asked: StackRecording,
     /// Number of stacks that were recorded.
     pub stacks: u64,
     /// Number of stacks that were lost because the kernel had no room.
     pub lost_stacks: u64,
     /// Faults with such a function.
-    pub named: Tally,
+    pub named: FaultTally,
     /// These functions, the most time first, without the long tail. If several functions called an
     /// instruction, its faults are divided in proportion to its recorded stacks.
     pub functions: Vec<FunctionTally>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Phase {
+pub enum ProgramPhase {
     /// The kernel builds the image.
     #[strum(serialize = "kernel exec")]
     Exec,
@@ -37,7 +37,7 @@ pub enum Phase {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Again {
+pub enum RepeatFaultReason {
     /// Something was mapped at the address again.
     #[strum(serialize = "mapped again")]
     Remapped,
@@ -57,7 +57,7 @@ pub enum Again {
     Unknown,
 }
 
-impl Again {
+impl RepeatFaultReason {
     /// True if the page need not have gone.
     #[must_use]
     pub const fn is_churn(self) -> bool {
@@ -67,8 +67,8 @@ impl Again {
 
 /// Faults on pages that the process had already faulted on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Churn {
-    pub by_reason: Vec<GroupTally<Again>>,
+pub struct FaultChurn {
+    pub by_reason: Vec<GroupTally<RepeatFaultReason>>,
     /// Functions that touched pages again after these had gone, the most time first. It is the first function
     /// outside the C library and allocators if that is known, else the one that touched the page.
     pub functions: Vec<FunctionTally>,
@@ -76,7 +76,7 @@ pub struct Churn {
 
 /// The saving that a remedy could bring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Saving {
+pub struct FaultSaving {
     /// Name of the remedy on the command line.
     pub remedy: String,
     /// Largest number of faults that it would save.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// User registers that distinguish the operands of instructions with two of them; 0 if not recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Registers {
+pub struct OperandRegisters {
     /// Source of string instructions (RSI).
     pub source: u64,
     /// Target of string instructions (RDI).
@@ -20,7 +20,7 @@ pub struct Registers {
 
 /// The beginning of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Begin {
+pub struct FaultBegin {
     pub pid: i32,
     pub tid: i32,
     /// Address that was touched.
@@ -30,14 +30,14 @@ pub struct Begin {
     /// Size of the page mapped there, 0 for none; absent if the kernel does not report it.
     pub page_bytes: Option<Bytes>,
     /// User registers; absent if the kernel does not report them.
-    pub registers: Option<Registers>,
+    pub registers: Option<OperandRegisters>,
     /// True if the fault occurred in kernel mode.
     pub in_kernel: bool,
 }
 
 /// The processor's error code for the fault that is about to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ErrorCode {
+pub struct FaultErrorCode {
     pub tid: i32,
     /// Address that was touched.
     pub address: u64,
@@ -61,7 +61,7 @@ pub struct FrameRegisters {
 /// The recorded user stack of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Chain {
+pub enum RecordedStack {
     /// Instruction and return addresses that the kernel found by frame pointers, innermost first.
     Walked(Vec<u64>),
     /// Registers and the bytes from the stack pointer on.
@@ -86,12 +86,12 @@ pub struct CallStack {
     /// Number of faults that the stack stands for.
     pub faults: u64,
     /// The recorded stack.
-    pub chain: Chain,
+    pub chain: RecordedStack,
 }
 
 /// The end of a fault that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct End {
+pub struct FaultEnd {
     pub tid: i32,
     /// Address that was touched.
     pub address: u64,
@@ -113,7 +113,7 @@ pub struct FileId {
 
 /// A mapping was made or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Map {
+pub struct MapEvent {
     pub pid: i32,
     /// First address.
     pub start_address: u64,
@@ -133,7 +133,7 @@ pub struct Map {
 
 /// Pages of a process were moved to other addresses (mremap(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Move {
+pub struct MremapEvent {
     pub pid: i32,
     pub from_address: u64,
     pub to_address: u64,
@@ -143,19 +143,19 @@ pub struct Move {
 /// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum FaultEventPayload {
     /// A fault has begun.
-    Begin(Begin),
+    Begin(FaultBegin),
     /// The error code of the fault that this thread takes next.
-    ErrorCode(ErrorCode),
+    ErrorCode(FaultErrorCode),
     /// A fault has been served.
-    End(End),
+    End(FaultEnd),
     /// The stack of a fault that is under way.
     Stack(CallStack),
     /// A mapping was made or changed.
-    Map(Map),
+    Map(MapEvent),
     /// Pages were moved.
-    Move(Move),
+    Move(MremapEvent),
     /// The process has executed another program.
     Exec { pid: i32 },
     /// A thread was created, in a new process if the two process ids differ.
@@ -174,8 +174,8 @@ pub enum What {
 
 /// An event with its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Event {
+pub struct FaultEvent {
     /// Time by the monotonic clock.
     pub at_ns: Nanos,
-    pub what: What,
+    pub what: FaultEventPayload,
 }

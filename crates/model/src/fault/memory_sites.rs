@@ -1,6 +1,6 @@
 //! The code that first touched the memory that a program holds.
 
-use super::Site;
+use super::FaultSite;
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct ResidentPages {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySite {
     /// The innermost function outside standard libraries and allocators, or one of a script.
-    pub site: Site,
+    pub site: FaultSite,
     pub bytes: Bytes,
 }
 

@@ -1,5 +1,5 @@
-//! Page faults of a program: each one ([`Fault`]), their sums ([`FaultReport`]), and the account that
-//! compares them with the kernel's own count ([`Account`]).
+//! Page faults of a program: each one ([`PageFault`]), their sums ([`FaultReport`]), and the account that
+//! compares them with the kernel's own count ([`FaultAccount`]).
 //!
 //! Times are nanoseconds; addresses and offsets are bytes. A fault begins when the kernel is entered and ends
 //! when the page is there. Its latency includes the cost of recording its beginning. What the recorder did
@@ -16,18 +16,20 @@ mod touch;
 mod wanted;
 mod working_set;
 
-pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, Inside, ThreadCalls};
-pub use budget::{Broken, Budgets};
-pub use callers::{Callers, Stack, StackEnd, Stacks};
-pub use course::{Again, Churn, Phase, Saving};
+pub use account::{
+    CallKind, CallSpan, CallTally, ExecCounts, FaultAccount, RecordingEnd, ThreadCalls,
+};
+pub use budget::{BrokenBudget, FaultBudgets};
+pub use callers::{CallerStack, FaultCallers, StackEnd, StackRecording};
+pub use course::{FaultChurn, FaultSaving, ProgramPhase, RepeatFaultReason};
 pub use memory_sites::{MemorySite, MemorySites, MemoryStack, ResidentPages};
 pub use report::{
-    Attached, FaultReport, FunctionTally, GroupTally, Interpreter, Latencies, PlaceTally, Step,
-    Tally, UnnamedFile,
+    AttachedProcess, FaultLatencies, FaultReport, FaultTally, FunctionTally, GroupTally,
+    PlaceTally, RecordingMethod, ScriptInterpreter, UnnamedFile,
 };
 pub use touch::{ExactTouch, FaultAround, LeftProgram, PageForecast};
-pub use wanted::{Sees, Wanted};
-pub use working_set::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
+pub use wanted::{FaultRecordingOptions, RecordingScope};
+pub use working_set::{WORKING_SET_SCHEMA, WorkingSet, WorkingSetFile, WorkingSetRange};
 
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
@@ -41,7 +43,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Access {
+pub enum AccessKind {
     Read,
     /// It wrote to the page, or read it to write it back.
     Write,
@@ -58,7 +60,7 @@ pub enum Access {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Cause {
+pub enum FaultCause {
     /// The page was not mapped.
     Absent,
     /// The page was mapped, but not for this access: copy-on-write, first write to a file page.
@@ -74,7 +76,7 @@ pub enum Cause {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Served {
+pub enum FaultOutcome {
     /// Served without waiting for a device.
     Minor,
     /// Served by reading from a device, or after a retry.
@@ -120,7 +122,7 @@ pub enum MappingKind {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Label {
+pub enum FaultLabel {
     /// This process has faulted on this page before.
     Again,
     /// A write to a private page that was present: the kernel makes a copy.
@@ -136,7 +138,7 @@ pub enum Label {
 #[derive(
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
-pub struct Place {
+pub struct FaultPlace {
     /// The content of the mappings.
     pub kind: MappingKind,
     /// Path of the file; empty for memory without a file.
@@ -157,7 +159,7 @@ pub struct SourceLine {
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
-pub struct Inlined {
+pub struct InlinedFunction {
     /// Name of the function, as the linker would know it.
     pub function: String,
     /// The line of the call, if known.
@@ -166,11 +168,11 @@ pub struct Inlined {
 
 /// The source of an instruction, by the debug information of its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct InstructionOrigin {
     /// The line, in the innermost inlined function if there is one.
     pub source: Option<SourceLine>,
     /// The inlined functions that contain it, innermost first.
-    pub inlined: Vec<Inlined>,
+    pub inlined: Vec<InlinedFunction>,
 }
 
 /// A function that was generated while its program ran.
@@ -185,7 +187,7 @@ pub struct MadeFunction {
 
 /// An instruction that faulted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Site {
+pub struct FaultSite {
     /// The function that contains it, if the file names it.
     pub function: Option<String>,
     /// Path of the file it was mapped from; empty without a file.
@@ -197,14 +199,14 @@ pub struct Site {
     pub source: Option<SourceLine>,
     /// The functions that were inlined there, innermost first. The line belongs to the innermost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inlined: Vec<Inlined>,
+    pub inlined: Vec<InlinedFunction>,
     /// True if it is in a function of a script, by the map of its interpreter. The line is the one at which
     /// that function begins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_script: bool,
 }
 
-impl Site {
+impl FaultSite {
     /// The functions that contain it, each with its line: the innermost inlined one first, then those it was
     /// inlined into, and last the one whose code it is in.
     #[must_use]
@@ -218,7 +220,7 @@ impl Site {
 
 /// One page fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Fault {
+pub struct PageFault {
     /// Number of the fault by the time of its beginning, from 0.
     pub order: u64,
     /// Time since the beginning of the first fault in the recording.
@@ -231,10 +233,10 @@ pub struct Fault {
     pub page_address: u64,
     /// Address of the instruction.
     pub ip_address: u64,
-    pub access: Access,
+    pub access: AccessKind,
     /// Why the fault occurred.
-    pub cause: Cause,
-    pub served: Served,
+    pub cause: FaultCause,
+    pub served: FaultOutcome,
     /// Size of the page mapped there afterwards; absent if the kernel does not report it.
     pub page_bytes: Option<Bytes>,
     /// Offset of the page in its file; absent without a file.
@@ -246,32 +248,32 @@ pub struct Fault {
     /// Index of the callers, in the stacks of the list; absent if no stack was recorded for this fault.
     pub stack: Option<u32>,
     /// Further facts.
-    pub labels: Vec<Label>,
+    pub labels: Vec<FaultLabel>,
 }
 
 /// The names that the faults of a list refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Names {
+pub struct FaultNames {
     /// Sources of mappings.
-    pub places: Vec<Place>,
+    pub places: Vec<FaultPlace>,
     /// Instructions that faulted.
-    pub sites: Vec<Site>,
+    pub sites: Vec<FaultSite>,
     /// Calls that were under way.
-    pub frames: Vec<Site>,
+    pub frames: Vec<FaultSite>,
     /// Callers of instructions.
-    pub stacks: Vec<Stack>,
+    pub stacks: Vec<CallerStack>,
 }
 
-impl Names {
+impl FaultNames {
     /// The mapping source of a fault.
     #[must_use]
-    pub fn place(&self, fault: &Fault) -> Option<&Place> {
+    pub fn place(&self, fault: &PageFault) -> Option<&FaultPlace> {
         self.places.get(fault.place as usize)
     }
 
     /// The instruction of a fault.
     #[must_use]
-    pub fn site(&self, fault: &Fault) -> Option<&Site> {
+    pub fn site(&self, fault: &PageFault) -> Option<&FaultSite> {
         self.sites.get(fault.site as usize)
     }
 }

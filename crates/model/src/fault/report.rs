@@ -1,20 +1,20 @@
 //! Sums over the faults of a run.
 
 use super::{
-    Access, Account, Callers, Cause, Churn, ExactTouch, FaultAround, MappingKind, PageForecast,
-    Phase, Place, Saving, Site,
+    AccessKind, ExactTouch, FaultAccount, FaultAround, FaultCallers, FaultCause, FaultChurn,
+    FaultPlace, FaultSaving, FaultSite, MappingKind, PageForecast, ProgramPhase,
 };
 use crate::diagnosis::CostKind;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
-use crate::usage::Usage;
+use crate::usage::ProgramUsage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The way of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum RecordingMethod {
     /// Beginning and end of each fault in user mode, from perf events.
     PerfUser,
     /// The same, and also those that the kernel takes for the program.
@@ -23,7 +23,7 @@ pub enum Step {
 
 /// Number of faults, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tally {
+pub struct FaultTally {
     /// Number of faults, served or not.
     pub faults: u64,
     /// Number of faults that waited for a device.
@@ -40,28 +40,28 @@ pub struct Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupTally<K> {
     pub kind: K,
-    pub tally: Tally,
+    pub tally: FaultTally,
 }
 
 /// The faults on one source of mappings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceTally {
     /// The source of mappings that was touched.
-    pub place: Place,
-    pub tally: Tally,
+    pub place: FaultPlace,
+    pub tally: FaultTally,
 }
 
 /// The faults of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionTally {
     /// The instruction of the function that took the most time.
-    pub site: Site,
-    pub tally: Tally,
+    pub site: FaultSite,
+    pub tally: FaultTally,
 }
 
 /// Latencies of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Latencies {
+pub struct FaultLatencies {
     /// Number of faults with a known latency.
     pub faults: u64,
     /// Median latency, within 3%.
@@ -78,7 +78,7 @@ pub struct Latencies {
 
 /// A process that ran already when the recording began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Attached {
+pub struct AttachedProcess {
     pub pid: i32,
     /// Number of its threads when all of them were followed.
     pub threads: u64,
@@ -88,7 +88,7 @@ pub struct Attached {
 
 /// An interpreter that the program executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Interpreter {
+pub struct ScriptInterpreter {
     /// Name of the interpreter: `python3.13`, `node`, `java`.
     pub name: String,
     /// Number of functions of its scripts that name faults, by the map that it wrote.
@@ -109,21 +109,21 @@ pub struct UnnamedFile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultReport {
     /// Method of recording.
-    pub step: Step,
+    pub step: RecordingMethod,
     /// True if the ends of all faults were recorded. Without them latency is not known, and a fault that is
     /// not known to be major counts as minor or failed.
     pub has_ends: bool,
     /// True if access and cause come from the processor's error codes. Else they are inferred.
     pub has_error_codes: bool,
     /// The running process that was recorded; absent for a program that was started.
-    pub attached: Option<Attached>,
+    pub attached: Option<AttachedProcess>,
     /// Wall time from the start of the program, or of the recording, to the end.
     pub wall_ns: Nanos,
     /// Resource usage of the program.
-    pub usage: Fact<Usage>,
-    pub total: Tally,
+    pub usage: Fact<ProgramUsage>,
+    pub total: FaultTally,
     /// Latencies of the faults.
-    pub latency: Fact<Latencies>,
+    pub latency: Fact<FaultLatencies>,
     /// Number of pages that were faulted on, each once for every address space.
     pub touched_pages: u64,
     /// Number of recorded ends without a beginning.
@@ -137,9 +137,9 @@ pub struct FaultReport {
     /// Number of programs executed, including the first.
     pub executed: u64,
     /// Faults by access.
-    pub by_access: Vec<GroupTally<Access>>,
+    pub by_access: Vec<GroupTally<AccessKind>>,
     /// Faults by cause.
-    pub by_cause: Vec<GroupTally<Cause>>,
+    pub by_cause: Vec<GroupTally<FaultCause>>,
     pub by_kind: Vec<GroupTally<MappingKind>>,
     /// Faults by size of the mapped page, if the kernel reports it.
     pub by_page: Vec<GroupTally<Bytes>>,
@@ -150,15 +150,15 @@ pub struct FaultReport {
     pub places: Vec<PlaceTally>,
     /// Faults by function, the most time first, without the long tail.
     pub functions: Vec<FunctionTally>,
-    pub callers: Fact<Callers>,
+    pub callers: Fact<FaultCallers>,
     /// Faults by phase of the program, in the order of time.
-    pub by_phase: Vec<GroupTally<Phase>>,
+    pub by_phase: Vec<GroupTally<ProgramPhase>>,
     /// Faults on pages that had already been faulted on.
-    pub churn: Churn,
+    pub churn: FaultChurn,
     /// Savings that remedies could bring, the most time first.
-    pub savings: Vec<Saving>,
+    pub savings: Vec<FaultSaving>,
     /// The faults compared with the kernel's own count.
-    pub account: Account,
+    pub account: FaultAccount,
     /// Present if each first touch was a separate fault (`--exact`). Times are not known then.
     #[serde(default)]
     pub exact: Option<ExactTouch>,
@@ -174,7 +174,7 @@ pub struct FaultReport {
     pub page_forecasts: Vec<PageForecast>,
     /// Interpreters that executed code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreters: Vec<Interpreter>,
+    pub interpreters: Vec<ScriptInterpreter>,
     /// Files of code that could not be opened as the program has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed_files: Vec<UnnamedFile>,

@@ -1,12 +1,12 @@
 //! What a recording of page faults should hold, and what it holds.
 
-use super::Stacks;
+use super::StackRecording;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Wanted {
+pub struct FaultRecordingOptions {
     /// Keep every fault, not only their sums.
     pub list: bool,
     /// Record the ends of all faults, and so their latencies. Else record ends of major faults alone, and of
@@ -15,7 +15,7 @@ pub struct Wanted {
     /// Follow the system calls of a program that is started, for the account.
     pub calls: bool,
     /// The user stacks to record.
-    pub stacks: Stacks,
+    pub stacks: StackRecording,
     /// Look up functions and lines of source.
     pub names: bool,
     /// Also read lines of source from separate debug files.
@@ -32,7 +32,7 @@ pub struct Wanted {
 
 /// What a recording holds apart from the beginnings of faults in user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sees {
+pub struct RecordingScope {
     /// It holds faults that the kernel takes for the program.
     pub kernel: bool,
     /// It holds the ends of all faults, not only of major ones.

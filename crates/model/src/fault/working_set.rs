@@ -16,12 +16,12 @@ pub struct WorkingSet {
     /// The command that was recorded.
     pub command: Vec<String>,
     /// Files of the working set, by path.
-    pub files: Vec<WorkingFile>,
+    pub files: Vec<WorkingSetFile>,
 }
 
 /// One file, as it was when it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkingFile {
+pub struct WorkingSetFile {
     pub path: String,
     /// Length of the file.
     pub size_bytes: Bytes,
@@ -30,12 +30,12 @@ pub struct WorkingFile {
     /// Build id from its linker, in hexadecimal digits; absent without one.
     pub build_id: Option<String>,
     /// Touched parts in the order of the file; none overlaps another.
-    pub ranges: Vec<WorkingRange>,
+    pub ranges: Vec<WorkingSetRange>,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkingRange {
+pub struct WorkingSetRange {
     /// Offset of its first byte.
     pub offset_bytes: Bytes,
     pub length_bytes: Bytes,

@@ -1,15 +1,18 @@
 //! The memory of a program at one moment, in an account that adds up.
 //!
-//! [`ProcessSeen`] holds the readings and [`MemoryAccount`] their sums. `judge::memory_account` turns one
+//! [`ProcessMemorySeen`] holds the readings and [`MemoryAccount`] their sums. `judge::memory_account` turns one
 //! into the other. Sizes are bytes of proportional set size unless the name says otherwise: a page that
 //! several processes map counts in equal parts. Page tables and kernel stacks are not included and stand
 //! beside it.
 
 mod seen;
 
-pub use seen::{Blocks, Claim, HugeSeen, MappingSeen, Mark, ProcessSeen, Resident};
+pub use seen::{
+    HugeSeen, MallocBlocks, MappingMemorySeen, OwnerClaim, OwnerMark, ProcessMemorySeen,
+    ResidentMemory,
+};
 
-use crate::address::Address;
+use crate::address::VirtualAddress;
 use crate::fault::MemorySites;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
@@ -26,7 +29,7 @@ pub const PYTHON_OBJECTS: &str = "Python's objects";
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Kind {
+pub enum MemoryKind {
     /// Blocks of malloc in use.
     Live,
     /// Blocks of malloc that were freed and that it keeps.
@@ -73,7 +76,7 @@ pub enum Kind {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)] // in lists for other programs
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Evidence {
+pub enum OwnerEvidence {
     /// The kernel's own name for the mapping.
     Name,
     /// A mark in memory, which was checked.
@@ -88,11 +91,11 @@ pub enum Evidence {
 
 /// Memory of one kind and name in one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
-    pub kind: Kind,
+pub struct MemoryPart {
+    pub kind: MemoryKind,
     /// Name of its file, library, thread or allocator.
     pub name: String,
-    pub evidence: Evidence,
+    pub evidence: OwnerEvidence,
     pub pss_bytes: Bytes,
     pub rss_bytes: Bytes,
     /// Resident bytes with the mark of use.
@@ -104,7 +107,7 @@ pub struct Part {
 
 /// glibc's malloc in one process. Sizes are resident bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Malloc {
+pub struct MallocAccount {
     /// Number of arenas with a heap, including the main one.
     pub arenas: u64,
     pub live_bytes: Bytes,
@@ -125,7 +128,7 @@ pub struct Malloc {
 
 /// Huge pages of one process that hold base pages of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HalfUsed {
+pub struct UnderusedHugePages {
     pub huge_bytes: Bytes,
     /// Part of the huge pages that was read.
     pub read_bytes: Bytes,
@@ -135,8 +138,8 @@ pub struct HalfUsed {
 
 /// Resident pages of a mapping, which is divided into equal parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Strip {
-    pub start_address: Address,
+pub struct ResidencyStrip {
+    pub start_address: VirtualAddress,
     pub size_bytes: Bytes,
     /// Name of the mapping in `/proc/PID/maps`.
     pub name: String,
@@ -148,7 +151,7 @@ pub struct Strip {
 
 /// Memory that the kernel holds for a process in addition to its proportional set size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Beside {
+pub struct KernelMemory {
     pub page_table_bytes: Option<Bytes>,
     /// Kernel stacks: one for each thread, of the size that the architecture uses.
     pub kernel_stack_bytes: Bytes,
@@ -163,12 +166,12 @@ pub struct ProcessAccount {
     pub rss_bytes: Bytes,
     pub swapped_bytes: Bytes,
     /// Parts of the memory, the largest first.
-    pub parts: Vec<Part>,
-    pub beside: Beside,
+    pub parts: Vec<MemoryPart>,
+    pub beside: KernelMemory,
     /// Its largest mappings, with their resident pages.
-    pub map: Vec<Strip>,
-    pub malloc: Option<Malloc>,
-    pub half_used: Fact<HalfUsed>,
+    pub map: Vec<ResidencyStrip>,
+    pub malloc: Option<MallocAccount>,
+    pub half_used: Fact<UnderusedHugePages>,
     /// Written private pages in mappings that its parent has too: the most that was copied after the fork.
     pub copied_bytes: Option<Bytes>,
     pub unread: Option<String>,
@@ -176,7 +179,7 @@ pub struct ProcessAccount {
 
 /// Memory that a remedy could give back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GiveBack {
+pub struct MemorySaving {
     pub remedy: String,
     /// Most bytes that it could give back.
     pub bytes: Bytes,
@@ -186,7 +189,7 @@ pub struct GiveBack {
 /// The moment of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Moment {
+pub enum AccountMoment {
     /// While the processes ran.
     Running,
     /// Before a process ended.
@@ -197,7 +200,7 @@ pub enum Moment {
 
 /// Statistics of the search for the moment of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Watched {
+pub struct PeakWatch {
     /// Number of times all resident sets were added up.
     pub looks: u64,
     /// Number of times an account was taken.
@@ -210,9 +213,9 @@ pub struct Watched {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryAccount {
-    pub moment: Moment,
+    pub moment: AccountMoment,
     /// Statistics of the search for the moment; absent for a process that ran already.
-    pub watched: Option<Watched>,
+    pub watched: Option<PeakWatch>,
     /// Time within which pages had to be used to count as referenced; absent if the marks are as old as the
     /// pages.
     pub used_within_ns: Option<Nanos>,
@@ -220,7 +223,7 @@ pub struct MemoryAccount {
     pub processes: Vec<ProcessAccount>,
     /// Number of processes that this account may not observe.
     pub unseen_processes: u64,
-    pub give_backs: Vec<GiveBack>,
+    pub give_backs: Vec<MemorySaving>,
     /// The code that first touched the memory; absent if it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<Fact<MemorySites>>,
@@ -237,20 +240,20 @@ impl MemoryAccount {
     }
 
     /// All parts of all processes.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &MemoryPart> {
         self.processes.iter().flat_map(|process| &process.parts)
     }
 
     /// Bytes of the parts that `wanted` selects.
     #[must_use]
-    pub fn pss_of(&self, wanted: impl Fn(&Part) -> bool) -> Bytes {
+    pub fn pss_of(&self, wanted: impl Fn(&MemoryPart) -> bool) -> Bytes {
         self.parts().filter(|part| wanted(part)).fold(Bytes(0), |sum, part| sum + part.pss_bytes)
     }
 
     /// Share (0..1) of the proportional set size that has a name.
     #[must_use]
     pub fn named_share(&self) -> f64 {
-        let not = self.pss_of(|part| part.kind == Kind::NotNamed);
+        let not = self.pss_of(|part| part.kind == MemoryKind::NotNamed);
         1.0 - not.0 as f64 / self.pss().0.max(1) as f64
     }
 }

@@ -5,7 +5,7 @@ use crate::units::Bytes;
 
 /// Resident memory of a mapping, from `/proc/PID/smaps`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Resident {
+pub struct ResidentMemory {
     pub rss_bytes: Bytes,
     /// Resident bytes, with shared pages divided by the number of processes that map them.
     pub pss_bytes: Bytes,
@@ -20,7 +20,7 @@ pub struct Resident {
 
 /// Blocks of a heap of glibc's malloc. Only resident bytes count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Blocks {
+pub struct MallocBlocks {
     /// Bytes in use, including headers and blocks that threads keep for themselves.
     pub live_bytes: Bytes,
     /// Free bytes.
@@ -37,12 +37,12 @@ pub struct Blocks {
 
 /// The mark by which the owner of anonymous memory can be checked.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Mark {
+pub enum OwnerMark {
     /// A heap of glibc's malloc, by its header and the chain of its blocks.
     Heap {
         /// Address of the arena's state; none for the main arena.
         arena: Option<u64>,
-        blocks: Fact<Blocks>,
+        blocks: Fact<MallocBlocks>,
     },
     /// A block that glibc mapped by itself, by its header.
     LargeBlock,
@@ -60,15 +60,15 @@ pub enum Mark {
 
 /// A piece of a mapping with its mark.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub struct OwnerClaim {
     pub start: u64,
     pub end: u64,
     pub resident_bytes: Bytes,
-    pub mark: Mark,
+    pub mark: OwnerMark,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct MappingSeen {
+pub struct MappingMemorySeen {
     pub start: u64,
     pub end: u64,
     pub is_writable: bool,
@@ -78,11 +78,11 @@ pub struct MappingSeen {
     pub is_file: bool,
     /// Name of the mapping in `/proc/PID/maps`.
     pub path: String,
-    pub resident: Resident,
-    /// Resident share of each part, as in [`super::Strip`]; empty if it was not read.
+    pub resident: ResidentMemory,
+    /// Resident share of each part, as in [`super::ResidencyStrip`]; empty if it was not read.
     pub cells: Vec<u8>,
     /// Claims on the mapping, by address; they do not overlap.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<OwnerClaim>,
 }
 
 /// Readings of huge pages.
@@ -97,7 +97,7 @@ pub struct HugeSeen {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProcessSeen {
+pub struct ProcessMemorySeen {
     pub pid: i32,
     pub parent: i32,
     /// Name of its executable.
@@ -106,7 +106,7 @@ pub struct ProcessSeen {
     /// True if it runs the image that its parent forked, and has executed no program since.
     pub is_forked: bool,
     pub page_table_bytes: Option<Bytes>,
-    pub mappings: Vec<MappingSeen>,
+    pub mappings: Vec<MappingMemorySeen>,
     /// The allocator other than glibc's that serves it, or the runtime of its language.
     pub owner: Option<String>,
     pub huge: Fact<HugeSeen>,

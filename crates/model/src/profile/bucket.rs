@@ -1,6 +1,6 @@
 //! Buckets of CPU time, and the figures beside them.
 
-use super::sample::{Clock, FollowedProcess};
+use super::sample::{FollowedProcess, SamplingClock};
 use crate::measured::Fact;
 use crate::units::Nanos;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString)] // as it is asked for
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum What {
+pub enum ProfileActivity {
     /// Code of the program itself.
     User,
     /// Copying bytes, between user and kernel memory or from page to page.
@@ -57,7 +57,7 @@ pub enum What {
     Unclassified,
 }
 
-impl What {
+impl ProfileActivity {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Label in reports.
@@ -93,7 +93,7 @@ impl What {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum ProfileReason {
     /// The program's own work.
     Own,
     /// Data through a pipe.
@@ -124,7 +124,7 @@ pub enum Why {
     Unknown,
 }
 
-impl Why {
+impl ProfileReason {
     /// All that do not name a call.
     const PLAIN: [Self; 14] = [
         Self::Own,
@@ -197,7 +197,7 @@ impl Why {
 /// One line of a call graph, from the outermost caller on. The callees of a line follow it, one level deeper,
 /// the most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GraphLine {
+pub struct CallGraphLine {
     /// Number of callers above it.
     pub depth: u32,
     /// Name of the process, then of functions; empty if `folded` stands for several.
@@ -210,16 +210,16 @@ pub struct GraphLine {
 
 /// The samples of one kind of work for one purpose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Bucket {
-    pub what: What,
-    pub why: Why,
+pub struct ProfileBucket {
+    pub what: ProfileActivity,
+    pub why: ProfileReason,
     pub samples: u64,
     /// CPU time that the samples stand for.
     pub cpu_ns: Nanos,
     /// Share (0..1) of all samples.
     pub time_share: f64,
     /// Callers of the work.
-    pub graph: Vec<GraphLine>,
+    pub graph: Vec<CallGraphLine>,
 }
 
 /// A stack that matches no rule.
@@ -232,7 +232,7 @@ pub struct FrequentStack {
 
 /// One sum by counts times prices, compared with the same sum by samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Compared {
+pub struct ComparedTime {
     /// Name of the buckets that it sums.
     pub name: String,
     /// Sum of counts times prices.
@@ -254,7 +254,7 @@ pub struct DeadRule {
 
 /// Samples in buckets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sorted {
+pub struct SortedSamples {
     pub samples: u64,
     /// Number of samples in the kernel.
     pub kernel_samples: u64,
@@ -264,33 +264,33 @@ pub struct Sorted {
     pub period_ns: Nanos,
     /// The clock of the samples.
     #[serde(default)]
-    pub clock: Clock,
+    pub clock: SamplingClock,
     /// Number of processes and threads that began during the profile. If each has its own clock, no sample
     /// can lie in its first period.
     #[serde(default)]
     pub begun_tasks: u64,
     /// Buckets, the largest first.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<ProfileBucket>,
     /// The most frequent stacks that match no rule.
     pub unclassified: Vec<FrequentStack>,
     /// Share (0..1) of samples in pressure-stall accounting; they are also in the buckets.
     pub pressure_accounting_share: f64,
 }
 
-impl Sorted {
+impl SortedSamples {
     /// Most CPU time in which no sample could lie: the first period of each task with its own clock.
     #[must_use]
     pub const fn blind_ns(&self) -> Nanos {
         match self.clock {
-            Clock::Cpus => Nanos(0),
-            Clock::Tasks { .. } => Nanos(self.begun_tasks.saturating_mul(self.period_ns.0)),
+            SamplingClock::Cpus => Nanos(0),
+            SamplingClock::Tasks { .. } => Nanos(self.begun_tasks.saturating_mul(self.period_ns.0)),
         }
     }
 
     /// Samples in the kernel that match no rule, as a share (0..1) of those in the kernel.
     #[must_use]
     pub fn unclassified_share(&self) -> f64 {
-        let all = self.buckets.iter().filter(|bucket| bucket.what == What::Unclassified);
+        let all = self.buckets.iter().filter(|bucket| bucket.what == ProfileActivity::Unclassified);
         let unclassified: u64 = all.map(|bucket| bucket.samples).sum();
         if self.kernel_samples == 0 {
             0.0
@@ -302,14 +302,14 @@ impl Sorted {
 
 /// The profile of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Profile {
+pub struct ProfileReport {
     /// The buckets; missing without the right to sample the kernel, with the way to get it.
-    pub sorted: Fact<Sorted>,
+    pub sorted: Fact<SortedSamples>,
     /// Counts times prices compared with samples, if both have a figure.
-    pub compared: Vec<Compared>,
+    pub compared: Vec<ComparedTime>,
     /// Buckets that only samples can fill and that therefore have no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unseen: Vec<What>,
+    pub unseen: Vec<ProfileActivity>,
     /// Rules that can match nothing here; missing if the kernel's functions could not be listed.
     pub dead_rules: Fact<Vec<DeadRule>>,
     /// Course of the profile; absent for a program that was started.
@@ -324,19 +324,23 @@ mod tests {
 
     #[test]
     fn names_are_distinguished() {
-        let whats: HashSet<&str> = What::ALL.iter().map(|what| what.into_str()).collect();
-        let whys: HashSet<&str> = Why::plain().iter().map(Why::name).collect();
-        assert_eq!((whats.len(), whys.len()), (What::ALL.len(), Why::plain().len()));
-        let labels: HashSet<&str> = What::ALL.iter().map(|what| what.label()).collect();
-        assert_eq!(labels.len(), What::ALL.len());
+        let whats: HashSet<&str> =
+            ProfileActivity::ALL.iter().map(|what| what.into_str()).collect();
+        let whys: HashSet<&str> = ProfileReason::plain().iter().map(ProfileReason::name).collect();
+        assert_eq!(
+            (whats.len(), whys.len()),
+            (ProfileActivity::ALL.len(), ProfileReason::plain().len())
+        );
+        let labels: HashSet<&str> = ProfileActivity::ALL.iter().map(|what| what.label()).collect();
+        assert_eq!(labels.len(), ProfileActivity::ALL.len());
     }
 
     #[test]
     fn calls_are_saved_by_their_name() {
-        let call = Why::Call("futex".into());
+        let call = ProfileReason::Call("futex".into());
         let text = serde_json::to_string(&call).unwrap();
         assert_eq!(text, "{\"call\":\"futex\"}");
-        assert_eq!(serde_json::from_str::<Why>(&text).unwrap(), call);
-        assert_eq!(serde_json::to_string(&Why::FileRead).unwrap(), "\"file_read\"");
+        assert_eq!(serde_json::from_str::<ProfileReason>(&text).unwrap(), call);
+        assert_eq!(serde_json::to_string(&ProfileReason::FileRead).unwrap(), "\"file_read\"");
     }
 }

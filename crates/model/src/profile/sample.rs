@@ -1,13 +1,13 @@
 //! Samples of the CPU clock, with the stacks of kernel and program.
 
-use crate::look::{KernelStack, Samples};
+use crate::look::{CpuSamples, KernelStack};
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most stacks that a [`Samples`] lists. A program has some hundred; the rest is counted.
+/// Most stacks that a [`CpuSamples`] lists. A program has some hundred; the rest is counted.
 pub const MOST_LISTED: usize = 400;
 
 /// A place in the code of a program.
@@ -41,7 +41,7 @@ pub struct ProfiledStack {
 /// The clock of the samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Clock {
+pub enum SamplingClock {
     /// The clock of each CPU, whatever runs on it. All work of the program has samples, also exec and exit.
     Cpus,
     /// A clock of each process and thread. It starts with the task and ends before its memory is released.
@@ -51,7 +51,7 @@ pub enum Clock {
     },
 }
 
-impl Default for Clock {
+impl Default for SamplingClock {
     fn default() -> Self {
         Self::Tasks { why: "nothing else was tried".to_owned() }
     }
@@ -65,7 +65,7 @@ pub struct StackSamples {
     /// CPU time that one sample stands for.
     pub period_ns: Nanos,
     /// The clock of the samples.
-    pub clock: Clock,
+    pub clock: SamplingClock,
     /// Number of samples that the kernel reported as lost. With the clock of whole CPUs they may belong to
     /// other programs.
     pub lost: u64,
@@ -80,7 +80,7 @@ pub struct StackSamples {
 impl StackSamples {
     /// The same as kernel stacks alone, in the form of a look.
     #[must_use]
-    pub fn kernel_only(&self) -> Samples {
+    pub fn kernel_only(&self) -> CpuSamples {
         let mut user = 0;
         let mut by_stack: HashMap<&[Arc<str>], u64> = HashMap::new();
         for stack in &self.stacks {
@@ -93,11 +93,11 @@ impl StackSamples {
         let of_kernel = by_stack.into_iter();
         let owned = |symbols: &[Arc<str>]| symbols.iter().map(ToString::to_string).collect();
         let listed = of_kernel.map(|(symbols, count)| (owned(symbols), count)).collect();
-        Samples { user, ..Samples::listing(listed, self.period_ns, self.lost) }
+        CpuSamples { user, ..CpuSamples::listing(listed, self.period_ns, self.lost) }
     }
 }
 
-impl Samples {
+impl CpuSamples {
     /// Samples in the kernel by stack, given in any order. The most frequent are listed; the rest is counted.
     #[must_use]
     pub fn listing(mut stacks: Vec<(Vec<String>, u64)>, period_ns: Nanos, lost: u64) -> Self {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn rare_stacks_are_counted_together() {
         let stacks = (0..=MOST_LISTED as u64).map(|n| (vec![format!("f{n}")], n + 1)).collect();
-        let samples = Samples::listing(stacks, Nanos(1), 0);
+        let samples = CpuSamples::listing(stacks, Nanos(1), 0);
         assert_eq!((samples.stacks.len(), samples.rest), (MOST_LISTED, 1));
         assert_eq!(samples.stacks[0].symbols, [format!("f{MOST_LISTED}")]);
     }

@@ -10,13 +10,13 @@
 //! necessary, for one file at a time, and nothing of them is kept. That takes as much memory as they have
 //! bytes, and for 108 MiB about a second in an unoptimised build.
 
-use crate::segments::Segments;
+use crate::segments::MappedSegments;
 use addr2line::{Context, Frame, Location};
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::read::{CompressedData, CompressionFormat};
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 use pagewise_kernel::file_view::open_regular;
-use pagewise_model::fault::{Inlined, Origin, SourceLine};
+use pagewise_model::fault::{InlinedFunction, InstructionOrigin, SourceLine};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -46,14 +46,18 @@ const SECTIONS: [SectionId; 10] = [
 
 /// The source of the instruction at each of these offsets of `file`. `None` if the file has no debug
 /// information, and no separate debug file either if `separate` allows one.
-pub(super) fn find(file: &File, separate: bool, offsets: &[u64]) -> Option<Vec<Origin>> {
+pub(super) fn find(file: &File, separate: bool, offsets: &[u64]) -> Option<Vec<InstructionOrigin>> {
     find_with(file, separate.then(|| Path::new(SEPARATE)), offsets)
 }
 
-fn find_with(file: &File, separate: Option<&Path>, offsets: &[u64]) -> Option<Vec<Origin>> {
+fn find_with(
+    file: &File,
+    separate: Option<&Path>,
+    offsets: &[u64],
+) -> Option<Vec<InstructionOrigin>> {
     let cache = ReadCache::new(file);
     let elf = object::File::parse(&cache).ok()?;
-    let segments = Segments::from_elf(&elf);
+    let segments = MappedSegments::from_elf(&elf);
     let addresses = offsets.iter().map(|offset| segments.address(*offset)).collect();
     if elf.section_by_name(SectionId::DebugLine.name()).is_some() {
         return look_up(file, &elf, addresses);
@@ -77,7 +81,7 @@ fn look_up<'data>(
     file: &File,
     elf: &object::File<'data, impl ReadRef<'data>>,
     addresses: Vec<Option<u64>>,
-) -> Option<Vec<Origin>> {
+) -> Option<Vec<InstructionOrigin>> {
     let endian = if elf.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let mut left = MOST_BYTES;
     let sections = DwarfSections::load(|id| match SECTIONS.contains(&id) {
@@ -91,7 +95,7 @@ fn look_up<'data>(
 }
 
 /// The source of the instruction at `address`. `None` if its debug information cannot be read.
-fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin> {
+fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<InstructionOrigin> {
     let line = |found: Option<Location<'_>>| {
         let found = found?;
         Some(SourceLine { file: found.file?.to_owned(), line: found.line? })
@@ -104,10 +108,10 @@ fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin
     while let Some(outer) = frames.next().ok()? {
         let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
         let function = name.unwrap_or_else(|| NAMELESS.to_owned());
-        inlined.push(Inlined { function, called_at: line(outer.location) });
+        inlined.push(InlinedFunction { function, called_at: line(outer.location) });
         frame = Frame { location: None, ..outer };
     }
-    Some(Origin { source, inlined })
+    Some(InstructionOrigin { source, inlined })
 }
 
 /// The bytes of a section. Empty if it does not exist, `None` if it cannot be read or is larger than `left`.
@@ -177,7 +181,7 @@ mod tests {
         let seen = found("whole").unwrap();
         let line = seen[0].source.as_ref().unwrap();
         assert!(line.file.ends_with("/answer.c") && line.line == FIRST_LINE, "{line:?}");
-        assert_eq!(seen[1], Origin::default());
+        assert_eq!(seen[1], InstructionOrigin::default());
         let split = has_run(place.path(), "objcopy --only-keep-debug whole debug")
             && has_run(place.path(), "objcopy --compress-debug-sections debug")
             && has_run(place.path(), "objcopy --strip-all whole stripped");

@@ -21,7 +21,7 @@ use crate::made_code::MadeCode;
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::FrameRegisters;
-use pagewise_model::fault::{Origin, StackEnd, UnnamedFile};
+use pagewise_model::fault::{InstructionOrigin, StackEnd, UnnamedFile};
 use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::{FindCode, WalkStack};
 use pagewise_tracee::ptrace::read_memory;
@@ -32,28 +32,28 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use symbols::Symbols;
-use tables::Tables;
+use symbols::ImageSymbols;
+use tables::UnwindTables;
 
 /// Longest instruction of x86-64.
 const LONGEST_INSTRUCTION: usize = 15;
 
 /// A file that code was mapped from.
 #[derive(Debug)]
-struct Image {
+struct CodeImage {
     file: Arc<File>,
     is_x86_64: bool,
-    symbols: Option<Symbols>,
+    symbols: Option<ImageSymbols>,
     /// Empty until first requested. `None` if the file has no tables.
-    tables: OnceCell<Option<Arc<Tables>>>,
+    tables: OnceCell<Option<Arc<UnwindTables>>>,
 }
 
 /// The files that code was mapped from.
 #[derive(Debug, Default)]
-pub struct Images {
+pub struct CodeImages {
     files: MappedFiles,
     /// By name; `None` for those that cannot be read.
-    images: HashMap<String, Option<Image>>,
+    images: HashMap<String, Option<CodeImage>>,
     kernel: OnceCell<Option<KernelSymbols>>,
     debug_files: bool,
     made: MadeCode,
@@ -61,7 +61,7 @@ pub struct Images {
     returns: HashMap<(i32, u64), Option<u64>>,
 }
 
-impl Images {
+impl CodeImages {
     /// Of these files. Takes lines of source from separate debug files too, where `debug_files` says so.
     #[must_use]
     pub fn new(files: MappedFiles, debug_files: bool) -> Self {
@@ -108,15 +108,15 @@ impl Images {
     pub fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         let image = self.image(path)?;
         let file = &image.file;
-        let symbols = image.symbols.get_or_insert_with(|| Symbols::read(file));
+        let symbols = image.symbols.get_or_insert_with(|| ImageSymbols::read(file));
         symbols.find(offset).map(str::to_owned)
     }
 
     /// The source of the instruction at each of these offsets of file `path`, if there is debug information.
-    pub fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+    pub fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<InstructionOrigin> {
         let separate = self.debug_files;
         let found = self.image(path).and_then(|image| lines::find(&image.file, separate, offsets));
-        found.unwrap_or_else(|| vec![Origin::default(); offsets.len()])
+        found.unwrap_or_else(|| vec![InstructionOrigin::default(); offsets.len()])
     }
 
     /// The kernel function at `address`, if this account may read kernel symbols.
@@ -135,7 +135,7 @@ impl Images {
         bytes: &[u8],
         code: FindCode<'_>,
     ) -> (Vec<u64>, StackEnd) {
-        unwind::walk(registers, bytes, code, &mut Ways { images: self, pid })
+        unwind::walk(registers, bytes, code, &mut ProcessUnwind { images: self, pid })
     }
 
     /// The names of code of no file.
@@ -143,12 +143,12 @@ impl Images {
         &mut self.made
     }
 
-    fn tables(&mut self, path: &str) -> Option<Arc<Tables>> {
+    fn tables(&mut self, path: &str) -> Option<Arc<UnwindTables>> {
         let image = self.image(path).filter(|image| image.is_x86_64)?;
-        image.tables.get_or_init(|| Tables::read(&image.file).map(Arc::new)).clone()
+        image.tables.get_or_init(|| UnwindTables::read(&image.file).map(Arc::new)).clone()
     }
 
-    fn image(&mut self, path: &str) -> Option<&mut Image> {
+    fn image(&mut self, path: &str) -> Option<&mut CodeImage> {
         if !self.images.contains_key(path) {
             let image = match path {
                 vdso::NAME => own_vdso().map(Arc::new).and_then(image_of),
@@ -160,7 +160,7 @@ impl Images {
     }
 }
 
-impl WalkStack for Images {
+impl WalkStack for CodeImages {
     fn walk(
         &mut self,
         pid: i32,
@@ -173,19 +173,19 @@ impl WalkStack for Images {
 }
 
 /// The ways on from the code of a process.
-struct Ways<'a> {
-    images: &'a mut Images,
+struct ProcessUnwind<'a> {
+    images: &'a mut CodeImages,
     pid: i32,
 }
 
-impl unwind::Ways for Ways<'_> {
-    fn tables(&mut self, path: &str) -> Option<Arc<Tables>> {
+impl unwind::UnwindSource for ProcessUnwind<'_> {
+    fn tables(&mut self, path: &str) -> Option<Arc<UnwindTables>> {
         self.images.tables(path)
     }
 
     fn made_return(&mut self, address: u64) -> Option<u64> {
         let pid = self.pid;
-        let Images { made, returns, .. } = &mut *self.images;
+        let CodeImages { made, returns, .. } = &mut *self.images;
         *returns.entry((pid, address)).or_insert_with(|| {
             made.meet(pid);
             let mut bytes = [0; unwind::LONGEST_EPILOGUE];
@@ -196,13 +196,13 @@ impl unwind::Ways for Ways<'_> {
 }
 
 /// The image in `file`, when it is an ELF file.
-fn image_of(file: Arc<File>) -> Option<Image> {
+fn image_of(file: Arc<File>) -> Option<CodeImage> {
     let is_x86_64 = {
         let cache = ReadCache::new(&*file);
         let architecture = object::File::parse(&cache).ok()?.architecture();
         architecture == Architecture::X86_64
     };
-    Some(Image { file, is_x86_64, symbols: None, tables: OnceCell::new() })
+    Some(CodeImage { file, is_x86_64, symbols: None, tables: OnceCell::new() })
 }
 
 /// The vDSO as a file, for it has none.
@@ -221,8 +221,8 @@ mod tests {
     }
 
     /// With the file of this very program.
-    fn own_images() -> Images {
-        let images = Images::default();
+    fn own_images() -> CodeImages {
+        let images = CodeImages::default();
         images.files().put(&own_path(), File::open(own_path()).unwrap());
         images
     }
@@ -263,8 +263,8 @@ mod tests {
         let tables = images.tables(&path).expect("this very program has unwind tables");
         // Before its first instruction the return address is all there is on the stack.
         let rule = tables.rule(offset).expect("it covers the function");
-        assert_eq!((rule.returns, rule.is_signal), (tables::Saved::At(-8), false));
-        assert_eq!(rule.cfa, tables::Cfa::From(gimli::X86_64::RSP, 8));
+        assert_eq!((rule.returns, rule.is_signal), (tables::SavedRegister::At(-8), false));
+        assert_eq!(rule.cfa, tables::FrameAddress::From(gimli::X86_64::RSP, 8));
         assert_eq!(tables.rule(u64::MAX), None);
         let stack = offset.to_ne_bytes();
         let registers = FrameRegisters { ip_address: 0x1000, stack: 0x8000, ..Default::default() };
@@ -296,7 +296,7 @@ mod tests {
         let mut images = own_images();
         for path in ["", "relative", "/nonexistent", "/dev/zero", "/etc/passwd", "/proc/self/mem"] {
             assert_eq!(images.function(path, 0), None, "{path}");
-            assert_eq!(images.origins(path, &[0]), [Origin::default()], "{path}");
+            assert_eq!(images.origins(path, &[0]), [InstructionOrigin::default()], "{path}");
             assert!(images.bytes(path, 0, -1, 0).is_empty(), "{path}");
         }
         assert_eq!(images.function(&own_path(), u64::MAX), None);

@@ -6,7 +6,7 @@
 //! RBX, in which some functions keep the frame. A file without these tables, or with `.debug_frame` only,
 //! counts as having none.
 
-use crate::segments::Segments;
+use crate::segments::MappedSegments;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, EvaluationResult,
     Expression, Format, LittleEndian, Location, Register, RegisterRule, UnwindContext,
@@ -25,7 +25,7 @@ const ADDRESS_BYTES: u8 = 8;
 
 /// What an instruction's frame is measured from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cfa {
+pub(super) enum FrameAddress {
     /// A register and a distance.
     From(Register, i64),
     Expression(UnwindExpression<usize>),
@@ -33,7 +33,7 @@ pub(super) enum Cfa {
 
 /// Where a register of the caller is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Saved {
+pub(super) enum SavedRegister {
     /// Unchanged from this frame.
     Same,
     /// In memory, this far from the frame.
@@ -48,27 +48,27 @@ pub(super) enum Saved {
 
 /// How to get from a frame to its caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) cfa: Cfa,
-    pub(super) returns: Saved,
-    pub(super) frame: Saved,
-    pub(super) base: Saved,
+pub(super) struct UnwindRule {
+    pub(super) cfa: FrameAddress,
+    pub(super) returns: SavedRegister,
+    pub(super) frame: SavedRegister,
+    pub(super) base: SavedRegister,
     /// A handler of a signal returns there: the next instruction is no call.
     pub(super) is_signal: bool,
 }
 
 /// The tables of a file.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct UnwindTables {
     eh_frame: Vec<u8>,
     header: Vec<u8>,
     bases: BaseAddresses,
-    segments: Segments,
-    rules: Mutex<HashMap<u64, Option<Rule>>>,
+    segments: MappedSegments,
+    rules: Mutex<HashMap<u64, Option<UnwindRule>>>,
     context: Mutex<UnwindContext<usize>>,
 }
 
-impl Tables {
+impl UnwindTables {
     /// `None` for a file without them.
     pub(super) fn read(file: &File) -> Option<Self> {
         let cache = ReadCache::new(file);
@@ -89,13 +89,13 @@ impl Tables {
         if let Some(text) = elf.section_by_name(".text") {
             bases = bases.set_text(text.address());
         }
-        let segments = Segments::from_elf(&elf);
+        let segments = MappedSegments::from_elf(&elf);
         let (rules, context) = (Mutex::default(), Mutex::new(UnwindContext::new()));
         Some(Self { eh_frame, header, bases, segments, rules, context })
     }
 
     /// The rule of the instruction at `offset` of the file.
-    pub(super) fn rule(&self, offset: u64) -> Option<Rule> {
+    pub(super) fn rule(&self, offset: u64) -> Option<UnwindRule> {
         let address = self.segments.address(offset)?;
         let known = held(&self.rules).get(&address).copied();
         known.unwrap_or_else(|| {
@@ -111,7 +111,7 @@ impl Tables {
         section
     }
 
-    fn find(&self, address: u64) -> Option<Rule> {
+    fn find(&self, address: u64) -> Option<UnwindRule> {
         let section = self.section();
         let cie = EhFrame::cie_from_offset;
         let header = EhFrameHdr::new(&self.header, LittleEndian).parse(&self.bases, ADDRESS_BYTES);
@@ -171,19 +171,19 @@ fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn rule(row: &UnwindTableRow<usize>, is_signal: bool) -> Rule {
+fn rule(row: &UnwindTableRow<usize>, is_signal: bool) -> UnwindRule {
     let cfa = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => Cfa::From(*register, *offset),
-        CfaRule::Expression(expression) => Cfa::Expression(*expression),
+        CfaRule::RegisterAndOffset { register, offset } => FrameAddress::From(*register, *offset),
+        CfaRule::Expression(expression) => FrameAddress::Expression(*expression),
     };
     let saved = |register| match row.register(register) {
-        None | Some(RegisterRule::SameValue) => Saved::Same,
-        Some(RegisterRule::Offset(offset)) => Saved::At(offset),
-        Some(RegisterRule::Expression(expression)) => Saved::Expression(expression),
-        Some(RegisterRule::Undefined) => Saved::Nowhere,
-        Some(_) => Saved::Elsewhere,
+        None | Some(RegisterRule::SameValue) => SavedRegister::Same,
+        Some(RegisterRule::Offset(offset)) => SavedRegister::At(offset),
+        Some(RegisterRule::Expression(expression)) => SavedRegister::Expression(expression),
+        Some(RegisterRule::Undefined) => SavedRegister::Nowhere,
+        Some(_) => SavedRegister::Elsewhere,
     };
-    Rule {
+    UnwindRule {
         cfa,
         returns: saved(X86_64::RA),
         frame: saved(X86_64::RBP),

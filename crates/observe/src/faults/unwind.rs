@@ -10,7 +10,7 @@
 //! us a frame once its rule is known. The tables of a file are read when its first frame is met (1-5 ms for 5
 //! MiB of them).
 
-use super::tables::{Cfa, Rule, Saved, Tables};
+use super::tables::{FrameAddress, SavedRegister, UnwindRule, UnwindTables};
 use gimli::{Register, X86_64};
 use pagewise_model::fault::StackEnd;
 use pagewise_model::fault::event::FrameRegisters;
@@ -23,12 +23,12 @@ const WORD: u64 = 8;
 
 /// The part of a stack that was copied.
 #[derive(Debug, Clone, Copy)]
-struct Copied<'a> {
+struct StackCopy<'a> {
     start: u64,
     bytes: &'a [u8],
 }
 
-impl Copied<'_> {
+impl StackCopy<'_> {
     /// The word at `address`, if it lies within the copied part.
     fn word(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
@@ -37,9 +37,9 @@ impl Copied<'_> {
 }
 
 /// How to step from code to its caller.
-pub(super) trait Ways {
+pub(super) trait UnwindSource {
     /// The tables of a file.
-    fn tables(&mut self, path: &str) -> Option<Arc<Tables>>;
+    fn tables(&mut self, path: &str) -> Option<Arc<UnwindTables>>;
     /// How far above the stack pointer the return address is, for code of no file that is returned to at
     /// `address` and returns immediately.
     fn made_return(&mut self, address: u64) -> Option<u64>;
@@ -69,9 +69,9 @@ pub(super) fn walk(
     registers: &FrameRegisters,
     bytes: &[u8],
     code: FindCode<'_>,
-    ways: &mut dyn Ways,
+    ways: &mut dyn UnwindSource,
 ) -> (Vec<u64>, StackEnd) {
-    let stack = Copied { start: registers.stack, bytes };
+    let stack = StackCopy { start: registers.stack, bytes };
     let mut addresses = vec![registers.ip_address];
     let mut here = *registers;
     // For the first instruction, and after a signal, the address is that of the instruction itself.
@@ -107,30 +107,36 @@ pub(super) fn walk(
 
 fn by_rule(
     here: &FrameRegisters,
-    rule: &Rule,
-    tables: &Tables,
-    stack: &Copied<'_>,
+    rule: &UnwindRule,
+    tables: &UnwindTables,
+    stack: &StackCopy<'_>,
 ) -> Result<FrameRegisters, StackEnd> {
     let register = |register| value(here, register);
     let memory = |address| stack.word(address);
     let cfa = match rule.cfa {
-        Cfa::From(from, distance) => register(from).map(|from| from.wrapping_add_signed(distance)),
-        Cfa::Expression(expression) => tables.evaluate(expression, None, &register, &memory),
+        FrameAddress::From(from, distance) => {
+            register(from).map(|from| from.wrapping_add_signed(distance))
+        }
+        FrameAddress::Expression(expression) => {
+            tables.evaluate(expression, None, &register, &memory)
+        }
     };
     // A frame that is not further out would make the walk endless.
     let cfa = cfa.filter(|cfa| *cfa > here.stack).ok_or(StackEnd::NoTable)?;
-    let saved = |saved: Saved, same: u64| match saved {
-        Saved::Same => Ok(same),
-        Saved::At(distance) => memory(cfa.wrapping_add_signed(distance)).ok_or(StackEnd::Cut),
-        Saved::Expression(expression) => {
+    let saved = |saved: SavedRegister, same: u64| match saved {
+        SavedRegister::Same => Ok(same),
+        SavedRegister::At(distance) => {
+            memory(cfa.wrapping_add_signed(distance)).ok_or(StackEnd::Cut)
+        }
+        SavedRegister::Expression(expression) => {
             let address = tables.evaluate(expression, Some(cfa), &register, &memory);
             memory(address.ok_or(StackEnd::NoTable)?).ok_or(StackEnd::Cut)
         }
-        Saved::Nowhere | Saved::Elsewhere => Err(StackEnd::NoTable),
+        SavedRegister::Nowhere | SavedRegister::Elsewhere => Err(StackEnd::NoTable),
     };
     let ip_address = match rule.returns {
-        Saved::Nowhere => 0,
-        Saved::Same => return Err(StackEnd::NoTable),
+        SavedRegister::Nowhere => 0,
+        SavedRegister::Same => return Err(StackEnd::NoTable),
         other => saved(other, 0)?,
     };
     // An unknown value of these two may never be needed.
@@ -146,14 +152,17 @@ fn by_rule(
 fn by_return(
     here: &FrameRegisters,
     distance: u64,
-    stack: &Copied<'_>,
+    stack: &StackCopy<'_>,
 ) -> Result<FrameRegisters, StackEnd> {
     let returns = here.stack.saturating_add(distance);
     let ip_address = stack.word(returns).ok_or(StackEnd::Cut)?;
     Ok(FrameRegisters { ip_address, stack: returns.saturating_add(WORD), ..*here })
 }
 
-fn by_frame_pointer(here: &FrameRegisters, stack: &Copied<'_>) -> Result<FrameRegisters, StackEnd> {
+fn by_frame_pointer(
+    here: &FrameRegisters,
+    stack: &StackCopy<'_>,
+) -> Result<FrameRegisters, StackEnd> {
     let FrameRegisters { frame, base, .. } = *here;
     // So the kernel starts a program, and the outermost function of a thread leaves it.
     if frame == 0 {
@@ -204,8 +213,8 @@ mod tests {
     /// No tables. The code returned to at 0x1700 frees 16 bytes and returns.
     struct Trampoline;
 
-    impl Ways for Trampoline {
-        fn tables(&mut self, _path: &str) -> Option<Arc<Tables>> {
+    impl UnwindSource for Trampoline {
+        fn tables(&mut self, _path: &str) -> Option<Arc<UnwindTables>> {
             None
         }
         fn made_return(&mut self, address: u64) -> Option<u64> {

@@ -6,7 +6,7 @@
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
+use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingSet, WorkingSetFile, WorkingSetRange};
 use pagewise_tracee::read_ahead::{self, MOST_FILES};
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use std::path::Path;
 #[must_use]
 pub fn identify(
     command: &[String],
-    mut touched: Vec<(String, Vec<WorkingRange>)>,
+    mut touched: Vec<(String, Vec<WorkingSetRange>)>,
     began_unix_ns: u64,
 ) -> (WorkingSet, Vec<(String, &'static str)>) {
     let (mut files, mut left_out) = (Vec::new(), Vec::new());
-    let first = |ranges: &[WorkingRange]| ranges.iter().map(|range| range.first_touch_ns).min();
+    let first = |ranges: &[WorkingSetRange]| ranges.iter().map(|range| range.first_touch_ns).min();
     if touched.len() > MOST_FILES {
         touched.sort_by_cached_key(|(_, ranges)| first(ranges));
         let rest = touched.split_off(MOST_FILES);
@@ -41,14 +41,14 @@ pub fn identify(
     (WorkingSet { working_set_schema: WORKING_SET_SCHEMA, command, files }, left_out)
 }
 
-fn file(path: &str, ranges: &[WorkingRange]) -> Option<WorkingFile> {
+fn file(path: &str, ranges: &[WorkingSetRange]) -> Option<WorkingSetFile> {
     let (file, size) = open_regular(Path::new(path)).ok()?;
     let size = size as u64;
-    let within = |range: &WorkingRange| {
+    let within = |range: &WorkingSetRange| {
         let left = size.checked_sub(range.offset_bytes.0).filter(|left| *left > 0)?;
-        Some(WorkingRange { length_bytes: Bytes(range.length_bytes.0.min(left)), ..*range })
+        Some(WorkingSetRange { length_bytes: Bytes(range.length_bytes.0.min(left)), ..*range })
     };
-    Some(WorkingFile {
+    Some(WorkingSetFile {
         path: path.to_owned(),
         size_bytes: Bytes(size),
         modified_unix_ns: read_ahead::modified(&file)?,
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use pagewise_model::Nanos;
 
-    fn range(offset: u64, length: u64) -> WorkingRange {
-        WorkingRange {
+    fn range(offset: u64, length: u64) -> WorkingSetRange {
+        WorkingSetRange {
             offset_bytes: Bytes(offset),
             length_bytes: Bytes(length),
             first_touch_ns: Nanos(0),
@@ -101,7 +101,7 @@ mod tests {
     fn of_too_many_files_those_touched_first_are_kept() {
         let own = std::env::current_exe().unwrap().to_string_lossy().into_owned();
         let mut touched = vec![("/nonexistent/file".to_owned(), vec![range(0, 1)]); MOST_FILES];
-        let late = WorkingRange { first_touch_ns: Nanos(1), ..range(0, 1) };
+        let late = WorkingSetRange { first_touch_ns: Nanos(1), ..range(0, 1) };
         touched.insert(0, (own.clone(), vec![late]));
         let (set, left_out) = identify(&[], touched.clone(), u64::MAX);
         assert!(set.files.is_empty() && left_out[0] == (own.clone(), "there are too many files"));

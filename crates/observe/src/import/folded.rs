@@ -1,7 +1,7 @@
 //! Folded stacks: one line for each stack, `process;root;...;leaf COUNT`.
 
 use super::enters_kernel;
-use super::stacks::{Frame, Seen, Stack, Stacks};
+use super::stacks::{FrameCache, ImportedFrame, ImportedStack, ImportedStacks};
 
 /// The mark of a kernel frame (`stackcollapse-perf.pl --kernel`).
 const KERNEL: &str = "_[k]";
@@ -29,14 +29,14 @@ pub(super) fn is_stack(line: &str) -> bool {
 
 /// Folded stacks while their lines come.
 #[derive(Debug, Default)]
-pub(super) struct Folded {
-    stack: Stack,
-    names: Seen<Part>,
+pub(super) struct FoldedReader {
+    stack: ImportedStack,
+    names: FrameCache<FoldedFrame>,
 }
 
 /// What a frame's name says of it.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum FoldedFrame {
     /// Marked as the kernel's: its text.
     Kernel(u32),
     /// The first of the kernel's: its text.
@@ -45,13 +45,13 @@ enum Part {
     User { frame: u32, text: u32 },
 }
 
-impl Folded {
+impl FoldedReader {
     pub(super) fn kept_bytes(&self) -> u64 {
         self.names.kept_bytes()
     }
 
     /// Adds the stack of a line; whether it is one, or nothing.
-    pub(super) fn line(&mut self, line: &str, to: &mut Stacks) -> bool {
+    pub(super) fn line(&mut self, line: &str, to: &mut ImportedStacks) -> bool {
         if line.trim().is_empty() || line.starts_with('#') {
             return true;
         }
@@ -61,13 +61,13 @@ impl Folded {
         let mut is_kernel = false;
         for name in frames {
             match self.names.get(name, || part(name, to)) {
-                Part::Kernel(text) => stack.kernel.push(text),
-                Part::Entry(text) => {
+                FoldedFrame::Kernel(text) => stack.kernel.push(text),
+                FoldedFrame::Entry(text) => {
                     is_kernel = true;
                     stack.kernel.push(text);
                 }
-                Part::User { text, .. } if is_kernel => stack.kernel.push(text),
-                Part::User { frame, .. } => stack.user.push(frame),
+                FoldedFrame::User { text, .. } if is_kernel => stack.kernel.push(text),
+                FoldedFrame::User { frame, .. } => stack.user.push(frame),
             }
         }
         stack.kernel.reverse();
@@ -77,15 +77,15 @@ impl Folded {
     }
 }
 
-fn part(name: &str, to: &mut Stacks) -> Part {
+fn part(name: &str, to: &mut ImportedStacks) -> FoldedFrame {
     if let Some(name) = name.strip_suffix(KERNEL) {
-        return Part::Kernel(to.texts.number(name));
+        return FoldedFrame::Kernel(to.texts.number(name));
     }
     let text = to.texts.number(name);
     if enters_kernel(name) {
-        return Part::Entry(text);
+        return FoldedFrame::Entry(text);
     }
     let name = OTHERS.iter().find_map(|mark| name.strip_suffix(mark)).unwrap_or(name);
     let (path, function) = (to.texts.number(""), Some(to.texts.number(name)));
-    Part::User { frame: to.frame(Frame { path, function, offset: 0 }), text }
+    FoldedFrame::User { frame: to.frame(ImportedFrame { path, function, offset: 0 }), text }
 }

@@ -22,13 +22,13 @@ mod stacks;
 
 use pagewise_model::Nanos;
 use pagewise_model::profile::StackSamples;
-use stacks::Stacks;
+use stacks::ImportedStacks;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 /// The content of a profile that was read.
 #[derive(Debug, Default)]
-pub struct Imported {
+pub struct ImportedProfile {
     pub samples: StackSamples,
     /// Lines that are of no known form.
     pub unknown_lines: u64,
@@ -40,12 +40,12 @@ pub struct Imported {
 
 /// Why a profile is not read, and what to do.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ImportRefusal {
     pub why: String,
     pub help: Option<&'static str>,
 }
 
-impl From<String> for Refusal {
+impl From<String> for ImportRefusal {
     fn from(why: String) -> Self {
         Self { why, help: None }
     }
@@ -53,7 +53,7 @@ impl From<String> for Refusal {
 
 /// The form of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ImportForm {
     /// What `perf script` prints.
     PerfScript,
     /// `process;root;...;leaf COUNT`.
@@ -74,7 +74,7 @@ const ON_ITS_MACHINE: &str = "on its machine: perf script -i FILE | pagewise pro
 ///
 /// # Errors
 /// If it cannot be read, is of no known form, or is too large.
-pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
+pub fn read(file: &File, period: Nanos) -> Result<ImportedProfile, ImportRefusal> {
     let mut head = Vec::new();
     let mut from = BufReader::with_capacity(BUFFER, file);
     let got = from.by_ref().take(HEAD as u64).read_to_end(&mut head);
@@ -86,7 +86,7 @@ pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
         return read_text(&head[..], from, period);
     }
     let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-    let refused = |why| Refusal { why, help: Some(ON_ITS_MACHINE) };
+    let refused = |why| ImportRefusal { why, help: Some(ON_ITS_MACHINE) };
     match is_file {
         true => perf_data::read(file, period).map_err(refused),
         false => perf_data::read(&spool::spool(head.chain(from))?, period).map_err(refused),
@@ -94,16 +94,20 @@ pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
 }
 
 /// Reads a text. `head` was read before.
-fn read_text(head: &[u8], rest: impl BufRead, period: Nanos) -> Result<Imported, Refusal> {
-    let form = form(head).ok_or_else(|| Refusal {
+fn read_text(
+    head: &[u8],
+    rest: impl BufRead,
+    period: Nanos,
+) -> Result<ImportedProfile, ImportRefusal> {
+    let form = form(head).ok_or_else(|| ImportRefusal {
         why: "it is neither a file of perf record, nor output of perf script, nor folded stacks"
             .to_owned(),
         help: Some(FIELDS),
     })?;
     let mut from = head.chain(rest);
-    let mut stacks = Stacks::default();
+    let mut stacks = ImportedStacks::default();
     let mut line = Vec::new();
-    let mut reader = Reader::new(form);
+    let mut reader = ProfileReader::new(form);
     let (mut number, mut read) = (0_u64, 0_u64);
     loop {
         line.clear();
@@ -129,7 +133,7 @@ fn is_perf_data(head: &[u8]) -> bool {
 }
 
 /// The form that the lines of a text have.
-fn form(head: &[u8]) -> Option<Form> {
+fn form(head: &[u8]) -> Option<ImportForm> {
     // The last line may be cut off.
     let whole = match head.iter().rposition(|byte| *byte == b'\n') {
         Some(end) if head.len() == HEAD => &head[..end],
@@ -144,29 +148,34 @@ fn form(head: &[u8]) -> Option<Form> {
         folded::is_stack(line)
     }) && is_any_folded
     {
-        return Some(Form::Folded);
+        return Some(ImportForm::Folded);
     }
     if lines.any(script::is_like) {
-        return Some(Form::PerfScript);
+        return Some(ImportForm::PerfScript);
     }
     // A line that is not folded is refused later.
-    text.lines().any(is_folded).then_some(Form::Folded)
+    text.lines().any(is_folded).then_some(ImportForm::Folded)
 }
 
-enum Reader {
-    Folded(folded::Folded),
-    Script(script::Script),
+enum ProfileReader {
+    Folded(folded::FoldedReader),
+    Script(script::PerfScriptReader),
 }
 
-impl Reader {
-    fn new(form: Form) -> Self {
+impl ProfileReader {
+    fn new(form: ImportForm) -> Self {
         match form {
-            Form::Folded => Self::Folded(folded::Folded::default()),
-            Form::PerfScript => Self::Script(script::Script::default()),
+            ImportForm::Folded => Self::Folded(folded::FoldedReader::default()),
+            ImportForm::PerfScript => Self::Script(script::PerfScriptReader::default()),
         }
     }
 
-    fn line(&mut self, number: u64, line: &str, to: &mut Stacks) -> Result<(), Refusal> {
+    fn line(
+        &mut self,
+        number: u64,
+        line: &str,
+        to: &mut ImportedStacks,
+    ) -> Result<(), ImportRefusal> {
         match self {
             Self::Script(script) => script.line(line, to),
             Self::Folded(folded) => {
@@ -186,9 +195,9 @@ impl Reader {
         }
     }
 
-    fn finish(&mut self, lines: u64, to: &mut Stacks) -> Result<(), Refusal> {
+    fn finish(&mut self, lines: u64, to: &mut ImportedStacks) -> Result<(), ImportRefusal> {
         let Self::Script(script) = self else { return Ok(()) };
-        let refused = |why| Refusal { why, help: Some(FIELDS) };
+        let refused = |why| ImportRefusal { why, help: Some(FIELDS) };
         script.finish(to).map_err(refused)?;
         match to.unknown_lines * 2 > lines {
             false => Ok(()),

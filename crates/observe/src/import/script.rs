@@ -19,7 +19,7 @@
 //! Names of processes may hold blanks, so a header is found by its time or, without one, by its event. Lines of
 //! source, registers and branches between frames are passed over, records of other kinds too.
 
-use super::stacks::{Counts, Frame, Seen, Stack, Stacks};
+use super::stacks::{CountedUnit, FrameCache, ImportedFrame, ImportedStack, ImportedStacks};
 
 /// Bits of user-mode and kernel-mode words of the field `misc`.
 const MISC: &str = "KUHGgMESp";
@@ -30,14 +30,14 @@ const ADDRESS_WIDTH: usize = 16;
 
 /// One sample while its lines are read, and what is missing so far.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub(super) struct PerfScriptReader {
     /// The sample under way, if its header has come.
-    stack: Stack,
+    stack: ImportedStack,
     is_open: bool,
     /// It has an address without a function.
     is_bare: bool,
     /// By the lines without their addresses. `None` if such a line is no frame.
-    frames: Seen<Option<Part>>,
+    frames: FrameCache<Option<PerfScriptFrame>>,
     samples: u64,
     with_frames: u64,
     bare: u64,
@@ -51,7 +51,7 @@ pub(super) struct Script {
 
 /// A frame by its number.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum PerfScriptFrame {
     Kernel(u32),
     User(u32),
     /// A frame without a file: its text and its frame. The address decides which.
@@ -60,18 +60,18 @@ enum Part {
 
 /// What a line that is not a frame begins.
 #[derive(Debug, PartialEq, Eq)]
-enum Line<'a> {
-    Sample(Header<'a>),
+enum PerfScriptLine<'a> {
+    Sample(PerfScriptHeader<'a>),
     /// A record of another kind.
     Other,
 }
 
 /// The content of a header.
 #[derive(Debug, PartialEq, Eq)]
-struct Header<'a> {
+struct PerfScriptHeader<'a> {
     /// Empty if the header does not say it.
     process: &'a str,
-    counts: Counts,
+    counts: CountedUnit,
     /// Period of an event that counts nanoseconds.
     nanos: Option<u64>,
     /// What follows the event.
@@ -124,12 +124,12 @@ fn is_hex(word: &str) -> bool {
 }
 
 /// The header or record of a line.
-fn line_of(line: &str) -> Option<Line<'_>> {
+fn line_of(line: &str) -> Option<PerfScriptLine<'_>> {
     let mut timed = words(line).filter(|(_, word)| is_time(word));
     let found = timed.find_map(|(at, word)| {
         let (start, tail) = (&line[..at], line[at + word.len()..].trim_ascii_start());
         if tail.starts_with(RECORD) {
-            return Some(Line::Other);
+            return Some(PerfScriptLine::Other);
         }
         let (period, tail) = match tail.split_once(' ') {
             Some((first, rest)) if is_number(first) && event(rest.trim_ascii_start()).is_some() => {
@@ -150,9 +150,9 @@ fn line_of(line: &str) -> Option<Line<'_>> {
 }
 
 /// A header that its event shows.
-fn without_time(line: &str) -> Option<Line<'_>> {
+fn without_time(line: &str) -> Option<PerfScriptLine<'_>> {
     if words(line).any(|(at, word)| at > 0 && word.starts_with(RECORD)) {
-        return Some(Line::Other);
+        return Some(PerfScriptLine::Other);
     }
     let found = words(line).filter(|(at, _)| *at > 0).find_map(|(at, _)| {
         let (name, rest) = event(&line[at..])?;
@@ -177,19 +177,29 @@ fn event(text: &str) -> Option<(&str, &str)> {
     Some((name, &text[end..]))
 }
 
-fn sample<'a>(start: &'a str, event: Option<&str>, period: Option<u64>, rest: &'a str) -> Line<'a> {
-    let counts = event.map_or(Counts::Time, counts);
-    let nanos = period.filter(|_| event.is_some() && counts == Counts::Time);
-    Line::Sample(Header { process: process(start), counts, nanos, rest: rest.trim_ascii_end() })
+fn sample<'a>(
+    start: &'a str,
+    event: Option<&str>,
+    period: Option<u64>,
+    rest: &'a str,
+) -> PerfScriptLine<'a> {
+    let counts = event.map_or(CountedUnit::Time, counts);
+    let nanos = period.filter(|_| event.is_some() && counts == CountedUnit::Time);
+    PerfScriptLine::Sample(PerfScriptHeader {
+        process: process(start),
+        counts,
+        nanos,
+        rest: rest.trim_ascii_end(),
+    })
 }
 
 /// What the event of this name counts.
-fn counts(event: &str) -> Counts {
+fn counts(event: &str) -> CountedUnit {
     let mut words = event.split([':', '/', ',']);
     match words.find(|word| !word.is_empty() && !word.starts_with("cpu_") && *word != "cpu") {
-        Some("cpu-clock" | "task-clock") => Counts::Time,
-        Some("cycles" | "cpu-cycles") => Counts::Cycles,
-        _ => Counts::Other,
+        Some("cpu-clock" | "task-clock") => CountedUnit::Time,
+        Some("cycles" | "cpu-cycles") => CountedUnit::Cycles,
+        _ => CountedUnit::Other,
     }
 }
 
@@ -241,8 +251,8 @@ fn is_of_kernel(file: &str) -> bool {
         || file.ends_with(".ko")
 }
 
-impl Script {
-    pub(super) fn line(&mut self, line: &str, to: &mut Stacks) {
+impl PerfScriptReader {
+    pub(super) fn line(&mut self, line: &str, to: &mut ImportedStacks) {
         if line.is_empty() {
             return self.end(to);
         }
@@ -251,8 +261,8 @@ impl Script {
         }
         let header = if line.starts_with('\t') { None } else { line_of(line) };
         match header {
-            Some(Line::Other) => self.end(to),
-            Some(Line::Sample(header)) => self.begin(&header, to),
+            Some(PerfScriptLine::Other) => self.end(to),
+            Some(PerfScriptLine::Sample(header)) => self.begin(&header, to),
             None if self.is_open && line.starts_with([' ', '\t']) => {
                 to.unknown_lines += u64::from(!self.within(line, to));
             }
@@ -264,7 +274,7 @@ impl Script {
         }
     }
 
-    fn begin(&mut self, header: &Header<'_>, to: &mut Stacks) {
+    fn begin(&mut self, header: &PerfScriptHeader<'_>, to: &mut ImportedStacks) {
         self.end(to);
         if header.process.is_empty() {
             self.nameless += 1;
@@ -282,7 +292,7 @@ impl Script {
     }
 
     /// The sample is complete.
-    fn end(&mut self, to: &mut Stacks) {
+    fn end(&mut self, to: &mut ImportedStacks) {
         if std::mem::take(&mut self.is_open) {
             let is_empty = self.stack.kernel.is_empty() && self.stack.user.is_empty();
             self.samples += 1;
@@ -296,7 +306,7 @@ impl Script {
     ///
     /// # Errors
     /// A sentence that names the fields that are missing.
-    pub(super) fn finish(&mut self, to: &mut Stacks) -> Result<(), String> {
+    pub(super) fn finish(&mut self, to: &mut ImportedStacks) -> Result<(), String> {
         self.end(to);
         let missing = match self {
             Self { samples: 0, nameless: 1.., .. } => "comm",
@@ -314,7 +324,7 @@ impl Script {
     }
 
     /// Takes a line of the sample under way; whether it is of a known form.
-    fn within(&mut self, line: &str, to: &mut Stacks) -> bool {
+    fn within(&mut self, line: &str, to: &mut ImportedStacks) -> bool {
         if self.frame(line, to) {
             return true;
         }
@@ -330,14 +340,16 @@ impl Script {
     }
 
     /// Adds the frame of a line to the stack.
-    fn frame(&mut self, line: &str, to: &mut Stacks) -> bool {
+    fn frame(&mut self, line: &str, to: &mut ImportedStacks) -> bool {
         let Some((address, text)) = frame(line) else { return false };
         match self.frames.get(text, || part(text, to)) {
-            Some(Part::Kernel(function)) => self.stack.kernel.push(function),
-            Some(Part::Either(function, _)) if is_in_kernel(address) => {
+            Some(PerfScriptFrame::Kernel(function)) => self.stack.kernel.push(function),
+            Some(PerfScriptFrame::Either(function, _)) if is_in_kernel(address) => {
                 self.stack.kernel.push(function)
             }
-            Some(Part::User(frame) | Part::Either(_, frame)) => self.stack.user.push(frame),
+            Some(PerfScriptFrame::User(frame) | PerfScriptFrame::Either(_, frame)) => {
+                self.stack.user.push(frame)
+            }
             // Its function is missing.
             None => self.is_bare = true,
         }
@@ -351,17 +363,17 @@ fn is_in_kernel(address: &str) -> bool {
 }
 
 /// A frame without its address, numbered.
-fn part(text: &str, to: &mut Stacks) -> Option<Part> {
+fn part(text: &str, to: &mut ImportedStacks) -> Option<PerfScriptFrame> {
     let (name, file) = place(text)?;
     if file.is_some_and(is_of_kernel) {
-        return Some(Part::Kernel(to.texts.number(name)));
+        return Some(PerfScriptFrame::Kernel(to.texts.number(name)));
     }
     let function = (name != UNKNOWN).then(|| to.texts.number(name));
     let path = to.texts.number(file.unwrap_or_default());
-    let frame = to.frame(Frame { path, function, offset: 0 });
+    let frame = to.frame(ImportedFrame { path, function, offset: 0 });
     Some(match file {
-        Some(_) => Part::User(frame),
-        None => Part::Either(to.texts.number(name), frame),
+        Some(_) => PerfScriptFrame::User(frame),
+        None => PerfScriptFrame::Either(to.texts.number(name), frame),
     })
 }
 

@@ -1,10 +1,10 @@
 //! Equal stacks, counted. Every text and every frame is kept once, and a stack is a row of numbers. So a
 //! profile of a million samples takes only as much memory as its distinct stacks.
 
-use super::Imported;
-use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
+use super::ImportedProfile;
+use pagewise_model::profile::{ProfiledStack, SamplingClock, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::perf::texts::Texts;
+use pagewise_tracee::perf::texts::NumberedTexts;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -43,18 +43,18 @@ const MOST_SEEN: usize = 1 << 16;
 
 /// What texts of frames are, so that the frequent ones are taken apart once.
 #[derive(Debug)]
-pub(super) struct Seen<T> {
+pub(super) struct FrameCache<T> {
     all: FxHashMap<Box<str>, T>,
     length: u64,
 }
 
-impl<T> Default for Seen<T> {
+impl<T> Default for FrameCache<T> {
     fn default() -> Self {
         Self { all: FxHashMap::default(), length: 0 }
     }
 }
 
-impl<T: Copy> Seen<T> {
+impl<T: Copy> FrameCache<T> {
     /// The value for this text. `look` computes it the first time.
     pub(super) fn get(&mut self, text: &str, look: impl FnOnce() -> T) -> T {
         if let Some(known) = self.all.get(text) {
@@ -75,7 +75,7 @@ impl<T: Copy> Seen<T> {
 
 /// What an event counts. The smaller value is the better one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Counts {
+pub(super) enum CountedUnit {
     /// Nanoseconds of CPU time, or an unknown unit.
     #[default]
     Time,
@@ -83,7 +83,7 @@ pub(super) enum Counts {
     Other,
 }
 
-impl Counts {
+impl CountedUnit {
     /// The note to report if these samples are the best available.
     pub(super) fn note(self) -> Option<&'static str> {
         let text = "no event of it counts time or cycles: shares are of samples";
@@ -93,7 +93,7 @@ impl Counts {
 
 /// A place in a program: numbers of its texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Frame {
+pub(super) struct ImportedFrame {
     pub(super) path: u32,
     pub(super) function: Option<u32>,
     /// In the file; the address without one.
@@ -102,16 +102,16 @@ pub(super) struct Frame {
 
 /// One stack by the numbers of its parts.
 #[derive(Debug, Default)]
-pub(super) struct Stack {
+pub(super) struct ImportedStack {
     pub(super) process: u32,
-    pub(super) counts: Counts,
+    pub(super) counts: CountedUnit,
     /// Texts, leaf first.
     pub(super) kernel: Vec<u32>,
     /// Frames, innermost first.
     pub(super) user: Vec<u32>,
 }
 
-impl Stack {
+impl ImportedStack {
     /// The empty stack of a process, in the same memory.
     pub(super) fn begin(&mut self, process: u32) {
         self.process = process;
@@ -122,10 +122,10 @@ impl Stack {
 
 /// Stacks so far.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
-    pub(super) texts: Texts,
-    frames: Vec<Frame>,
-    numbers: FxHashMap<Frame, u32>,
+pub(super) struct ImportedStacks {
+    pub(super) texts: NumberedTexts,
+    frames: Vec<ImportedFrame>,
+    numbers: FxHashMap<ImportedFrame, u32>,
     /// Key: process, what is counted, the number of kernel texts, those texts, then the frames.
     counts: FxHashMap<Box<[u32]>, u64>,
     row: Vec<u32>,
@@ -133,7 +133,7 @@ pub(super) struct Stacks {
     kept_bytes: u64,
     total: u64,
     /// The best that samples count.
-    taken: Option<Counts>,
+    taken: Option<CountedUnit>,
     /// Samples whose outermost frames were left out.
     cut: u64,
     pub(super) unknown_lines: u64,
@@ -142,9 +142,9 @@ pub(super) struct Stacks {
     pub(super) timed: u64,
 }
 
-impl Stacks {
+impl ImportedStacks {
     /// The number of a frame.
-    pub(super) fn frame(&mut self, frame: Frame) -> u32 {
+    pub(super) fn frame(&mut self, frame: ImportedFrame) -> u32 {
         let frames = &mut self.frames;
         *self.numbers.entry(frame).or_insert_with(|| {
             frames.push(frame);
@@ -163,7 +163,7 @@ impl Stacks {
         self.kept_bytes + self.texts.kept_bytes() + self.frames.len() as u64 * FRAME_BYTES
     }
 
-    pub(super) fn add(&mut self, stack: &Stack, count: u64) {
+    pub(super) fn add(&mut self, stack: &ImportedStack, count: u64) {
         let count = count.min(MOST_SAMPLES - self.total);
         self.total += count;
         let kernel = &stack.kernel[..stack.kernel.len().min(MOST_FRAMES)];
@@ -189,7 +189,7 @@ impl Stacks {
     }
 
     /// All stacks, the most frequent first. `period` is the time that a sample represents if none said so.
-    pub(super) fn finish(mut self, period: Nanos) -> Imported {
+    pub(super) fn finish(mut self, period: Nanos) -> ImportedProfile {
         let has_period = self.timed > 0;
         let period_ns = if has_period { Nanos(self.nanos / self.timed) } else { period };
         let counts = std::mem::take(&mut self.counts);
@@ -214,7 +214,7 @@ impl Stacks {
             let by_name = || (&a.process, &a.kernel).cmp(&(&b.process, &b.kernel));
             b.count.cmp(&a.count).then_with(by_name)
         });
-        let clock = Clock::Tasks { why: "the profile was imported".to_owned() };
+        let clock = SamplingClock::Tasks { why: "the profile was imported".to_owned() };
         let samples = StackSamples { stacks, period_ns, clock, ..Default::default() };
         let mut notes: Vec<String> = taken.note().map(str::to_owned).into_iter().collect();
         if of_others > 0 {
@@ -229,7 +229,7 @@ impl Stacks {
                 self.cut
             ));
         }
-        Imported { samples, unknown_lines: self.unknown_lines, has_period, notes }
+        ImportedProfile { samples, unknown_lines: self.unknown_lines, has_period, notes }
     }
 
     fn stack(&self, frames: &[Arc<UserFrame>], row: &[u32], count: u64) -> ProfiledStack {
@@ -244,7 +244,7 @@ impl Stacks {
         }
     }
 
-    fn user(&self, frame: Frame) -> UserFrame {
+    fn user(&self, frame: ImportedFrame) -> UserFrame {
         UserFrame {
             path: self.texts.get(frame.path),
             offset_bytes: Bytes(frame.offset),

@@ -18,11 +18,11 @@ sh 9 [000] 12.4:    250000 cpu-clock:
 nonsense
 ";
 
-fn imported(text: &str) -> Imported {
+fn imported(text: &str) -> ImportedProfile {
     refusal_or(text).unwrap()
 }
 
-fn refusal_or(text: &str) -> Result<Imported, Refusal> {
+fn refusal_or(text: &str) -> Result<ImportedProfile, ImportRefusal> {
     read_text(
         &text.as_bytes()[..text.len().min(HEAD)],
         &text.as_bytes()[text.len().min(HEAD)..],
@@ -31,7 +31,7 @@ fn refusal_or(text: &str) -> Result<Imported, Refusal> {
 }
 
 fn refusal(text: &str) -> String {
-    let Refusal { why, help } = refusal_or(text).unwrap_err();
+    let ImportRefusal { why, help } = refusal_or(text).unwrap_err();
     format!("{why}; {}", help.unwrap_or_default())
 }
 

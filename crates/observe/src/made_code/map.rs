@@ -16,11 +16,11 @@ const LARGEST_PIECE: u64 = 1 << 30;
 /// Pieces of code by their first address; none overlaps another.
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, PerfMapEntry>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct PerfMapEntry {
     end: u64,
     name: Box<str>,
 }
@@ -37,7 +37,7 @@ impl PerfMap {
             for old in overlapped {
                 map.pieces.remove(&old);
             }
-            map.pieces.insert(start, Piece { end, name: name.into() });
+            map.pieces.insert(start, PerfMapEntry { end, name: name.into() });
         }
         map
     }

@@ -18,10 +18,10 @@ mod script;
 
 use map::PerfMap;
 use pagewise_kernel::proc::status;
-use pagewise_model::fault::event::Map;
-use pagewise_model::fault::{Interpreter, MadeFunction};
+use pagewise_model::fault::event::MapEvent;
+use pagewise_model::fault::{MadeFunction, ScriptInterpreter};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
-use script::Scripts;
+use script::ScriptDefinitions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
@@ -36,7 +36,7 @@ const MOST_REMOVED: usize = 100_000;
 
 /// A process as it was when it was met.
 #[derive(Debug)]
-struct Process {
+struct MadeCodeProcess {
     /// Its number in its own namespace.
     own_pid: i32,
     /// Its account.
@@ -48,10 +48,10 @@ struct Process {
 /// The names of made code, by process.
 #[derive(Debug, Default)]
 pub struct MadeCode {
-    processes: HashMap<i32, Process>,
+    processes: HashMap<i32, MadeCodeProcess>,
     /// `None` for those without one.
     maps: HashMap<i32, Option<PerfMap>>,
-    scripts: Scripts,
+    scripts: ScriptDefinitions,
     /// Interpreters by name, each with the processes that ran it.
     interpreters: BTreeMap<String, HashSet<i32>>,
     /// Functions of scripts that were named, by process.
@@ -71,11 +71,11 @@ impl MadeCode {
         let inside = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = root.and_then(|root| openat(root, "tmp", inside, Mode::empty())).ok();
         let own_pid = status.own_pid.unwrap_or(pid);
-        self.processes.insert(pid, Process { own_pid, uid: status.euid, directory });
+        self.processes.insert(pid, MadeCodeProcess { own_pid, uid: status.euid, directory });
     }
 
     /// Notes that a process executes the code of an interpreter.
-    pub fn see(&mut self, map: &Map) {
+    pub fn see(&mut self, map: &MapEvent) {
         if map.is_executable
             && let Some(name) = interpreter(&map.path)
         {
@@ -99,8 +99,8 @@ impl MadeCode {
 
     /// The interpreters that were seen, and how many functions each has named.
     #[must_use]
-    pub fn interpreters(&self) -> Vec<Interpreter> {
-        let one = |(name, pids): (&String, &HashSet<i32>)| Interpreter {
+    pub fn interpreters(&self) -> Vec<ScriptInterpreter> {
+        let one = |(name, pids): (&String, &HashSet<i32>)| ScriptInterpreter {
             name: name.clone(),
             functions: self.named.iter().filter(|(pid, _)| pids.contains(pid)).count() as u64,
             has_map: pids.iter().take(MOST_PROCESSES).any(|pid| self.open(*pid).is_some()),
@@ -209,7 +209,7 @@ mod tests {
     /// A known process whose /tmp is `directory`.
     fn met(pid: i32, directory: &Path, uid: u32) -> MadeCode {
         let directory = File::open(directory).ok().map(OwnedFd::from);
-        let process = Process { own_pid: 7, uid: Some(uid), directory };
+        let process = MadeCodeProcess { own_pid: 7, uid: Some(uid), directory };
         MadeCode { processes: HashMap::from([(pid, process)]), ..MadeCode::default() }
     }
 

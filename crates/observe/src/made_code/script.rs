@@ -20,12 +20,12 @@ const V8_KINDS: [&str; 5] = ["JS:", "Eval:", "LazyCompile:", "Function:", "Scrip
 
 /// Definitions in scripts, by file.
 #[derive(Debug, Default)]
-pub(super) struct Scripts {
+pub(super) struct ScriptDefinitions {
     /// Line of each function by its qualified name. If a name is defined twice, the last one.
     files: HashMap<String, HashMap<String, u32>>,
 }
 
-impl Scripts {
+impl ScriptDefinitions {
     /// What `name` says.
     pub(super) fn function(&mut self, name: &str) -> MadeFunction {
         let of_python = name.strip_prefix("py::").and_then(|rest| rest.split_once(':'));
@@ -148,7 +148,7 @@ def work(n): return [x for x in range(n)]
     #[test]
     fn functions_of_python_begin_at_their_definitions() {
         let (_directory, path) = written(SCRIPT);
-        let mut scripts = Scripts::default();
+        let mut scripts = ScriptDefinitions::default();
         let cases = [
             ("<module>", 1),
             ("Store", 3),
@@ -167,7 +167,7 @@ def work(n): return [x for x in range(n)]
 
     #[test]
     fn a_function_without_a_known_line_keeps_its_file() {
-        let mut scripts = Scripts::default();
+        let mut scripts = ScriptDefinitions::default();
         for file in ["<frozen importlib._bootstrap>", "/nonexistent/job.py", "/etc/passwd"] {
             let found = scripts.function(&format!("py::work:{file}"));
             assert_eq!((found.function, found.source), (format!("work ({file})"), None));
@@ -176,7 +176,7 @@ def work(n): return [x for x in range(n)]
 
     #[test]
     fn functions_of_javascript_have_their_lines() {
-        let mut scripts = Scripts::default();
+        let mut scripts = ScriptDefinitions::default();
         let cases = [
             ("JS:*fill /x/job.js:3:14", "fill", "/x/job.js", 3),
             ("JS:~get size file:///x/a b.mjs:20:5", "get size", "/x/a b.mjs", 20),
@@ -192,7 +192,7 @@ def work(n): return [x for x in range(n)]
 
     #[test]
     fn other_names_stay_as_they_are() {
-        let mut scripts = Scripts::default();
+        let mut scripts = ScriptDefinitions::default();
         let names =
             ["Builtin:ArrayFill", "JS:*", "JS:x:y:z", "py::", "StubRoutines (1)", "a()", METHOD];
         for name in names {

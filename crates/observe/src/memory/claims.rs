@@ -1,16 +1,16 @@
 //! The owners of the pieces of one mapping. The strongest mark comes first; each mark claims only unclaimed
 //! addresses.
 
-use super::heap::{self, Chain, HEAP_ALIGNMENT};
+use super::heap::{self, ChunkChain, HEAP_ALIGNMENT};
 use super::marks::{self, PHP_CHUNK, V8_ALIGNMENT};
-use super::reader::{Reader, bytes_in};
+use super::reader::{MemoryReader, bytes_in};
 use super::zeroed_data::ZeroedData;
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
-use pagewise_model::address::Scanned;
-use pagewise_model::memory_account::{Claim, Mark, PYTHON_OBJECTS};
+use pagewise_model::address::ScannedRange;
+use pagewise_model::memory_account::{OwnerClaim, OwnerMark, PYTHON_OBJECTS};
 use pagewise_model::{Bytes, Fact};
-use pagewise_tracee::memory_peak::MappedBy;
+use pagewise_tracee::memory_peak::AttributedMapping;
 use std::ops::Range;
 
 /// Window size if everything is read, and if only marks are read.
@@ -24,9 +24,9 @@ const LARGEST_THREAD_DATA: u64 = Bytes::mib(1).0;
 const MOST_PAGES: usize = 1024;
 
 /// Known facts about a process before its mappings are examined.
-pub(super) struct Owners<'a> {
+pub(super) struct MemoryOwners<'a> {
     pub(super) pid: i32,
-    pub(super) history: &'a [MappedBy],
+    pub(super) history: &'a [AttributedMapping],
     /// Why its memory cannot be read.
     pub(super) refused: Option<String>,
     pub(super) has_glibc: bool,
@@ -38,20 +38,24 @@ pub(super) struct Owners<'a> {
 }
 
 /// One mapping.
-pub(super) struct Place<'a> {
-    pub(super) entry: &'a smaps::Entry,
+pub(super) struct ClaimedMapping<'a> {
+    pub(super) entry: &'a smaps::SmapsEntry,
     /// The mapping below it.
-    pub(super) before: Option<&'a smaps::Entry>,
-    pub(super) resident: &'a [Scanned],
+    pub(super) before: Option<&'a smaps::SmapsEntry>,
+    pub(super) resident: &'a [ScannedRange],
 }
 
 /// The claims on a mapping, by address.
-pub(super) fn of(owners: &Owners<'_>, place: &Place<'_>, zeroed: &mut ZeroedData) -> Vec<Claim> {
+pub(super) fn of(
+    owners: &MemoryOwners<'_>,
+    place: &ClaimedMapping<'_>,
+    zeroed: &mut ZeroedData,
+) -> Vec<OwnerClaim> {
     let mapping = &place.entry.mapping;
     if !mapping.is_anonymous() || place.resident.is_empty() {
         return Vec::new();
     }
-    let mut sorting = Sorting { owners, place, claims: Vec::new() };
+    let mut sorting = ClaimSorting { owners, place, claims: Vec::new() };
     match &*mapping.path.to_string_lossy() {
         "[heap]" => sorting.main_heap(),
         "" if mapping.perms.write && !mapping.perms.exec => sorting.nameless(zeroed),
@@ -61,14 +65,14 @@ pub(super) fn of(owners: &Owners<'_>, place: &Place<'_>, zeroed: &mut ZeroedData
     sorting.claims
 }
 
-struct Sorting<'a> {
-    owners: &'a Owners<'a>,
-    place: &'a Place<'a>,
+struct ClaimSorting<'a> {
+    owners: &'a MemoryOwners<'a>,
+    place: &'a ClaimedMapping<'a>,
     /// By address.
-    claims: Vec<Claim>,
+    claims: Vec<OwnerClaim>,
 }
 
-impl<'a> Sorting<'a> {
+impl<'a> ClaimSorting<'a> {
     const fn start(&self) -> u64 {
         self.place.entry.mapping.start
     }
@@ -77,14 +81,14 @@ impl<'a> Sorting<'a> {
         self.place.entry.mapping.end
     }
 
-    fn reader(&self, window: Bytes) -> Reader<'a> {
-        Reader::new(self.owners.pid, self.place.resident, window)
+    fn reader(&self, window: Bytes) -> MemoryReader<'a> {
+        MemoryReader::new(self.owners.pid, self.place.resident, window)
     }
 
-    fn claim(&mut self, start: u64, end: u64, mark: Mark) {
+    fn claim(&mut self, start: u64, end: u64, mark: OwnerMark) {
         let resident_bytes = Bytes(bytes_in(self.place.resident, start, end));
         let at = self.claims.partition_point(|claim| claim.start < start);
-        self.claims.insert(at, Claim { start, end, resident_bytes, mark });
+        self.claims.insert(at, OwnerClaim { start, end, resident_bytes, mark });
     }
 
     /// The ranges that are not claimed.
@@ -101,17 +105,17 @@ impl<'a> Sorting<'a> {
         if !self.owners.has_glibc {
             return;
         }
-        let chain = Chain { from: self.start(), end: self.end() };
+        let chain = ChunkChain { from: self.start(), end: self.end() };
         let blocks = match &self.owners.refused {
             Some(why) => Fact::missing(why),
             None => {
                 let mut reader = self.reader(WHOLE);
-                heap::blocks(&mut reader, chain, self.place.resident, Reader::forget).into()
+                heap::blocks(&mut reader, chain, self.place.resident, MemoryReader::forget).into()
             }
         };
         // Another allocator takes memory by brk(2) too.
         if blocks.known().is_some() || !self.owners.has_other_malloc {
-            self.claim(self.start(), self.end(), Mark::Heap { arena: None, blocks });
+            self.claim(self.start(), self.end(), OwnerMark::Heap { arena: None, blocks });
         }
     }
 
@@ -119,7 +123,7 @@ impl<'a> Sorting<'a> {
         let Some(heap) = self.owners.java_heap.clone() else { return };
         let (start, end) = (heap.start.max(self.start()), heap.end.min(self.end()));
         if start < end {
-            self.claim(start, end, Mark::Runtime { name: "Java heap", live_bytes: None });
+            self.claim(start, end, OwnerMark::Runtime { name: "Java heap", live_bytes: None });
         }
     }
 
@@ -152,7 +156,7 @@ impl<'a> Sorting<'a> {
         let file = before.path.to_string_lossy().into_owned();
         let end = self.end().min(self.start().saturating_add(zeroed.of(self.owners.pid, before)));
         if end > self.start() {
-            self.claim(self.start(), end, Mark::ZeroedData { file });
+            self.claim(self.start(), end, OwnerMark::ZeroedData { file });
         }
     }
 
@@ -163,10 +167,11 @@ impl<'a> Sorting<'a> {
             if let Some(head) = heap::head(&mut self.reader(MARKS), base)
                 && base + head.open <= self.end()
             {
-                let chain = Chain { from: head.first, end: base + head.size };
+                let chain = ChunkChain { from: head.first, end: base + head.size };
                 let mut reader = self.reader(WHOLE);
-                let found = heap::blocks(&mut reader, chain, self.place.resident, Reader::forget);
-                let mark = Mark::Heap { arena: Some(head.arena), blocks: found.into() };
+                let found =
+                    heap::blocks(&mut reader, chain, self.place.resident, MemoryReader::forget);
+                let mark = OwnerMark::Heap { arena: Some(head.arena), blocks: found.into() };
                 self.claim(base, base + head.open, mark);
             }
             base += HEAP_ALIGNMENT;
@@ -175,7 +180,7 @@ impl<'a> Sorting<'a> {
 
     /// The stack of a thread: an inaccessible page below it, and its descriptor at its end.
     fn stack(&mut self) -> bool {
-        let is_guard = |before: &smaps::Entry| {
+        let is_guard = |before: &smaps::SmapsEntry| {
             let perms = before.mapping.perms;
             before.mapping.end == self.start() && !perms.read && !perms.write && !perms.exec
         };
@@ -183,7 +188,7 @@ impl<'a> Sorting<'a> {
             && self.place.before.is_some_and(is_guard)
             && self.descriptor(self.start(), self.end()).is_some();
         if is_one {
-            self.claim(self.start(), self.end(), Mark::ThreadStack);
+            self.claim(self.start(), self.end(), OwnerMark::ThreadStack);
         }
         is_one
     }
@@ -196,7 +201,7 @@ impl<'a> Sorting<'a> {
         if self.start().is_multiple_of(V8_ALIGNMENT)
             && let Some(size) = marks::v8_chunk(&mut self.reader(MARKS), self.start(), self.end())
         {
-            let mark = Mark::Runtime { name: "V8", live_bytes: None };
+            let mark = OwnerMark::Runtime { name: "V8", live_bytes: None };
             self.claim(self.start(), self.start() + size, mark);
         }
         self.php_chunks();
@@ -222,13 +227,13 @@ impl<'a> Sorting<'a> {
             }
         }
         for at in found {
-            self.claim(at, at + PHP_CHUNK, Mark::Runtime { name: "PHP", live_bytes: None });
+            self.claim(at, at + PHP_CHUNK, OwnerMark::Runtime { name: "PHP", live_bytes: None });
         }
     }
 
     /// Python's pools of `size`; those next to each other are one claim.
-    fn pools(&self, size: u64) -> Vec<Claim> {
-        let mut found: Vec<Claim> = Vec::new();
+    fn pools(&self, size: u64) -> Vec<OwnerClaim> {
+        let mut found: Vec<OwnerClaim> = Vec::new();
         for (start, end) in self.gaps() {
             let mut reader = self.reader(MARKS);
             let first = start.next_multiple_of(size);
@@ -266,7 +271,7 @@ impl<'a> Sorting<'a> {
             }
         }
         for (start, end) in found {
-            self.claim(start, end, Mark::LargeBlock);
+            self.claim(start, end, OwnerMark::LargeBlock);
         }
     }
 
@@ -276,7 +281,7 @@ impl<'a> Sorting<'a> {
         let gaps: Vec<_> = self.gaps().into_iter().filter(small).collect();
         for (start, end) in gaps {
             if self.descriptor(start, end).is_some() {
-                self.claim(start, end, Mark::ThreadData);
+                self.claim(start, end, OwnerMark::ThreadData);
             }
         }
     }
@@ -290,21 +295,21 @@ impl<'a> Sorting<'a> {
             for mapped in inside {
                 let object = mapped.object.to_string();
                 let (from, to) = (mapped.start.max(start), mapped.end.min(end));
-                self.claim(from, to, Mark::MappedBy { object });
+                self.claim(from, to, OwnerMark::MappedBy { object });
             }
         }
     }
 }
 
-fn python(start: u64, end: u64, resident: u64, live: u64) -> Claim {
-    let mark = Mark::Runtime { name: PYTHON_OBJECTS, live_bytes: Some(Bytes(live)) };
-    Claim { start, end, resident_bytes: Bytes(resident), mark }
+fn python(start: u64, end: u64, resident: u64, live: u64) -> OwnerClaim {
+    let mark = OwnerMark::Runtime { name: PYTHON_OBJECTS, live_bytes: Some(Bytes(live)) };
+    OwnerClaim { start, end, resident_bytes: Bytes(resident), mark }
 }
 
-fn extend(claim: &mut Claim, end: u64, resident: u64, more: u64) {
+fn extend(claim: &mut OwnerClaim, end: u64, resident: u64, more: u64) {
     claim.end = end;
     claim.resident_bytes += Bytes(resident);
-    if let Mark::Runtime { live_bytes: Some(live), .. } = &mut claim.mark {
+    if let OwnerMark::Runtime { live_bytes: Some(live), .. } = &mut claim.mark {
         *live += Bytes(more);
     }
 }

@@ -10,11 +10,11 @@
 //! Not seen: blocks in the caches of threads (`tcache`) and fast bins, which are marked as in use. They count
 //! as live.
 
-use super::reader::{Words, bytes_in};
+use super::reader::{MemoryWords, bytes_in};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::address::Scanned;
-use pagewise_model::memory_account::Blocks;
+use pagewise_model::address::ScannedRange;
+use pagewise_model::memory_account::MallocBlocks;
 
 const WORD: u64 = 8;
 /// Blocks begin at multiples of it.
@@ -38,7 +38,7 @@ pub(super) const HEAP_ALIGNMENT: u64 = Bytes::mib(64).0;
 
 /// The head of a heap that is not the main one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct HeapHead {
     /// The state of its arena, in the first heap of that.
     pub(super) arena: u64,
     /// The earliest start of the chain of blocks.
@@ -50,8 +50,8 @@ pub(super) struct Head {
 }
 
 /// The head of the heap at `base`. `None` if there is none.
-pub(super) fn head(words: &mut dyn Words, base: u64) -> Option<Head> {
-    let word = |words: &mut dyn Words, nth: u64| words.word(base + nth * WORD);
+pub(super) fn head(words: &mut dyn MemoryWords, base: u64) -> Option<HeapHead> {
+    let word = |words: &mut dyn MemoryWords, nth: u64| words.word(base + nth * WORD);
     let (arena, previous) = (word(words, 0)?, word(words, 1)?);
     let (size, open) = (word(words, 2)?, word(words, 3)?);
     let page = page_size::base().bytes();
@@ -64,12 +64,12 @@ pub(super) fn head(words: &mut dyn Words, base: u64) -> Option<Head> {
         && size > 0
         && size.is_multiple_of(page)
         && (size..=HEAP_ALIGNMENT).contains(&open);
-    is_one.then_some(Head { arena, first: base + length, size, open })
+    is_one.then_some(HeapHead { arena, first: base + length, size, open })
 }
 
 /// Where a chain begins and ends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chain {
+pub(super) struct ChunkChain {
     /// It begins here or a little later.
     pub(super) from: u64,
     pub(super) end: u64,
@@ -77,12 +77,12 @@ pub(super) struct Chain {
 
 /// The blocks of the heap `chain`, with the resident ranges `resident`. Calls `again` before it rereads
 /// anything.
-pub(super) fn blocks<W: Words>(
+pub(super) fn blocks<W: MemoryWords>(
     words: &mut W,
-    chain: Chain,
-    resident: &[Scanned],
+    chain: ChunkChain,
+    resident: &[ScannedRange],
     again: impl Fn(&mut W),
-) -> Result<Blocks, &'static str> {
+) -> Result<MallocBlocks, &'static str> {
     for _ in 0..ATTEMPTS {
         if let Some(found) =
             starts(words, chain).find_map(|start| walk(words, start, chain.end, resident))
@@ -97,7 +97,7 @@ pub(super) fn blocks<W: Words>(
 }
 
 /// Addresses at which the chain may begin.
-fn starts<W: Words>(words: &mut W, chain: Chain) -> std::vec::IntoIter<u64> {
+fn starts<W: MemoryWords>(words: &mut W, chain: ChunkChain) -> std::vec::IntoIter<u64> {
     let last = chain.end.min(chain.from + LONGEST_STATE);
     let candidates = (chain.from..last).step_by(ALIGNMENT as usize);
     let is_block = |at: &u64| {
@@ -109,8 +109,13 @@ fn starts<W: Words>(words: &mut W, chain: Chain) -> std::vec::IntoIter<u64> {
 }
 
 /// The sums over a chain from `start` on. `None` if it does not end at `end`.
-fn walk(words: &mut dyn Words, start: u64, end: u64, resident: &[Scanned]) -> Option<Blocks> {
-    let mut sums = Sums { resident, found: Blocks::default() };
+fn walk(
+    words: &mut dyn MemoryWords,
+    start: u64,
+    end: u64,
+    resident: &[ScannedRange],
+) -> Option<MallocBlocks> {
+    let mut sums = ChunkSums { resident, found: MallocBlocks::default() };
     let mut before: Option<(u64, u64)> = None;
     let mut at = start;
     loop {
@@ -143,12 +148,12 @@ fn walk(words: &mut dyn Words, start: u64, end: u64, resident: &[Scanned]) -> Op
     Some(found)
 }
 
-struct Sums<'a> {
-    resident: &'a [Scanned],
-    found: Blocks,
+struct ChunkSums<'a> {
+    resident: &'a [ScannedRange],
+    found: MallocBlocks,
 }
 
-impl Sums<'_> {
+impl ChunkSums<'_> {
     fn add(&mut self, start: u64, size: u64, is_free: bool) {
         if !is_free {
             self.found.live_blocks += 1;
@@ -180,7 +185,7 @@ impl Sums<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::address::Address;
+    use pagewise_model::address::VirtualAddress;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -188,7 +193,7 @@ mod tests {
     #[derive(Default)]
     struct Laid(HashMap<u64, u64>);
 
-    impl Words for Laid {
+    impl MemoryWords for Laid {
         fn word(&mut self, address: u64) -> Option<u64> {
             Some(self.0.get(&address).copied().unwrap_or(0))
         }
@@ -215,12 +220,17 @@ mod tests {
         (Laid(words), at)
     }
 
-    fn all(start: u64, end: u64) -> [Scanned; 1] {
-        [Scanned { start: Address(start), end: Address(end), is_huge: false, is_zero: false }]
+    fn all(start: u64, end: u64) -> [ScannedRange; 1] {
+        [ScannedRange {
+            start: VirtualAddress(start),
+            end: VirtualAddress(end),
+            is_huge: false,
+            is_zero: false,
+        }]
     }
 
-    fn found(words: &mut Laid, from: u64, end: u64) -> Result<Blocks, &'static str> {
-        blocks(words, Chain { from, end }, &all(from, end), |_| {})
+    fn found(words: &mut Laid, from: u64, end: u64) -> Result<MallocBlocks, &'static str> {
+        blocks(words, ChunkChain { from, end }, &all(from, end), |_| {})
     }
 
     #[test]
@@ -251,7 +261,7 @@ mod tests {
         let page = page_size::base().bytes();
         let (mut words, end) =
             laid(BASE, &[(64, true), (8 * page, false), (page, true), (64, false)]);
-        let chain = Chain { from: BASE, end };
+        let chain = ChunkChain { from: BASE, end };
         let seen = blocks(&mut words, chain, &all(BASE, BASE + 2 * page), |_| {}).unwrap();
         assert_eq!(seen.freed_bytes, Bytes(2 * page - 64));
         assert_eq!((seen.live_bytes, seen.whole_pages_bytes), (Bytes(64), Bytes(page)));

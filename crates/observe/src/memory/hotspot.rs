@@ -25,13 +25,14 @@ const LONGEST: usize = 32;
 const WORD: u64 = 8;
 
 /// The addresses reserved for the Java heap of process `pid`.
-pub(super) fn heap(pid: i32, entries: &[smaps::Entry]) -> Option<Range<u64>> {
-    let is_first =
-        |entry: &&smaps::Entry| entry.mapping.offset == 0 && super::file_name(entry) == LIBRARY;
+pub(super) fn heap(pid: i32, entries: &[smaps::SmapsEntry]) -> Option<Range<u64>> {
+    let is_first = |entry: &&smaps::SmapsEntry| {
+        entry.mapping.offset == 0 && super::file_name(entry) == LIBRARY
+    };
     let library = &entries.iter().find(is_first)?.mapping;
     let file = mapped_file::open(pid, library).ok()?;
     let table = library.start + symbol(&file, TABLE)?;
-    let fields = Fields::read(pid, read_u64(pid, table).ok()?)?;
+    let fields = HotspotFields::read(pid, read_u64(pid, table).ok()?)?;
     let heap = read_u64(pid, fields.collected_heap?).ok()?;
     let reserved = heap.checked_add(fields.reserved?)?;
     let start = read_u64(pid, reserved.checked_add(fields.start?)?).ok()?;
@@ -42,7 +43,7 @@ pub(super) fn heap(pid: i32, entries: &[smaps::Entry]) -> Option<Range<u64>> {
 
 /// The needed fields of the table.
 #[derive(Debug, Default)]
-struct Fields {
+struct HotspotFields {
     /// Address of the variable that points to the heap.
     collected_heap: Option<u64>,
     /// Offset of its range, and in a range.
@@ -51,7 +52,7 @@ struct Fields {
     words: Option<u64>,
 }
 
-impl Fields {
+impl HotspotFields {
     fn is_complete(&self) -> bool {
         let all = [self.collected_heap, self.reserved, self.start, self.words];
         all.iter().all(Option::is_some)

@@ -11,7 +11,7 @@
 //!
 //! Offsets are those of 64-bit programs. Other versions of a structure are not recognized, and nothing is named by it.
 
-use super::reader::Words;
+use super::reader::MemoryWords;
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
 
@@ -31,7 +31,7 @@ pub(super) const V8_ALIGNMENT: u64 = Bytes::kib(256).0;
 pub(super) const PHP_CHUNK: u64 = Bytes::mib(2).0;
 
 /// The address of the descriptor of a thread near the end of `start..end`.
-pub(super) fn descriptor(words: &mut dyn Words, start: u64, end: u64) -> Option<u64> {
+pub(super) fn descriptor(words: &mut dyn MemoryWords, start: u64, end: u64) -> Option<u64> {
     let first =
         start.max(end.saturating_sub(DESCRIPTOR_REACH)).next_multiple_of(DESCRIPTOR_ALIGNMENT);
     let count = end.saturating_sub(first) / DESCRIPTOR_ALIGNMENT;
@@ -40,7 +40,7 @@ pub(super) fn descriptor(words: &mut dyn Words, start: u64, end: u64) -> Option<
 }
 
 /// The length of the large block of malloc at `at`, a whole page, which ends by `end`.
-pub(super) fn large_block(words: &mut dyn Words, at: u64, end: u64) -> Option<u64> {
+pub(super) fn large_block(words: &mut dyn MemoryWords, at: u64, end: u64) -> Option<u64> {
     let (before, word) = (words.word(at)?, words.word(at + WORD)?);
     let size = word & !FLAGS;
     let is_one = before == 0
@@ -52,7 +52,7 @@ pub(super) fn large_block(words: &mut dyn Words, at: u64, end: u64) -> Option<u6
 }
 
 /// The length of V8's chunk at `at`, a multiple of its alignment, which ends by `end`.
-pub(super) fn v8_chunk(words: &mut dyn Words, at: u64, end: u64) -> Option<u64> {
+pub(super) fn v8_chunk(words: &mut dyn MemoryWords, at: u64, end: u64) -> Option<u64> {
     let size = words.word(at)?;
     let (from, to) = (words.word(at + 3 * WORD)?, words.word(at + 4 * WORD)?);
     let is_one = size.is_multiple_of(page_size::base().bytes())
@@ -65,7 +65,7 @@ pub(super) fn v8_chunk(words: &mut dyn Words, at: u64, end: u64) -> Option<u64> 
 }
 
 /// Whether PHP has a chunk at `at`, a multiple of its size.
-pub(super) fn is_php_chunk(words: &mut dyn Words, at: u64) -> bool {
+pub(super) fn is_php_chunk(words: &mut dyn MemoryWords, at: u64) -> bool {
     let mut word = |address: u64| words.word(address).filter(|word| *word > 0);
     let (Some(_heap), Some(next)) = (word(at), word(at + WORD)) else { return false };
     // A single chunk is its own successor.
@@ -74,14 +74,14 @@ pub(super) fn is_php_chunk(words: &mut dyn Words, at: u64) -> bool {
 
 /// A pool of Python's small objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pool {
+pub(super) struct PythonPool {
     pub(super) size: u64,
     /// Of objects in use, with the header.
     pub(super) live: u64,
 }
 
 /// The pool at `at`, of `size`.
-pub(super) fn python_pool(words: &mut dyn Words, at: u64, size: u64) -> Option<Pool> {
+pub(super) fn python_pool(words: &mut dyn MemoryWords, at: u64, size: u64) -> Option<PythonPool> {
     const HEADER: u64 = 6 * WORD;
     const LARGEST: u64 = 512;
     let high = |word: u64| word >> u32::BITS;
@@ -96,7 +96,7 @@ pub(super) fn python_pool(words: &mut dyn Words, at: u64, size: u64) -> Option<P
         && (HEADER..=size).contains(&next)
         && count <= (size - HEADER) / object
         && links.iter().all(|link| link.is_multiple_of(16));
-    is_one.then(|| Pool { size, live: if count == 0 { 0 } else { HEADER + count * object } })
+    is_one.then(|| PythonPool { size, live: if count == 0 { 0 } else { HEADER + count * object } })
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
 
     struct Laid(HashMap<u64, u64>);
 
-    impl Words for Laid {
+    impl MemoryWords for Laid {
         fn word(&mut self, address: u64) -> Option<u64> {
             Some(self.0.get(&address).copied().unwrap_or(0))
         }
@@ -174,7 +174,7 @@ mod tests {
         let offsets = (size - object) << 32 | 1000;
         let pool = |count| laid(&[(0, count), (2, AT), (3, AT), (4, class), (5, offsets)]);
         let found = python_pool(&mut pool(10), AT, size);
-        assert_eq!(found, Some(Pool { size, live: 48 + 640 }));
+        assert_eq!(found, Some(PythonPool { size, live: 48 + 640 }));
         assert_eq!(python_pool(&mut pool(0), AT, size).map(|pool| pool.live), Some(0));
         assert_eq!(python_pool(&mut pool(1000), AT, size), None);
         assert_eq!(python_pool(&mut pool(10), AT, size / 2), None);

@@ -20,16 +20,18 @@ mod zeros;
 
 pub use resident::resident;
 
-use claims::{Owners, Place};
+use claims::{ClaimedMapping, MemoryOwners};
 use pagewise_kernel::SysError;
 use pagewise_kernel::pagemap::Pagemap;
 use pagewise_kernel::proc::{smaps, stat, status};
-use pagewise_model::address::Scanned;
+use pagewise_model::address::ScannedRange;
 use pagewise_model::look::Allocator;
-use pagewise_model::memory_account::{HugeSeen, MappingSeen, ProcessSeen, Resident};
+use pagewise_model::memory_account::{
+    HugeSeen, MappingMemorySeen, ProcessMemorySeen, ResidentMemory,
+};
 use pagewise_model::{Bytes, Fact};
 use pagewise_tracee::elf;
-use pagewise_tracee::memory_peak::MappedBy;
+use pagewise_tracee::memory_peak::AttributedMapping;
 use pagewise_tracee::ptrace::read_u64;
 use std::fs;
 use zeroed_data::ZeroedData;
@@ -43,14 +45,14 @@ const CELLS: u64 = 64;
 ///
 /// # Errors
 /// If its mappings cannot be read, or it has ended.
-pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
+pub fn look(pid: i32, history: &[AttributedMapping]) -> Result<ProcessMemorySeen, SysError> {
     let stat = stat::read(pid)?;
     let entries = smaps::read(pid)?;
     let status = status::read(pid).unwrap_or_default();
     let allocator = elf::of_process(pid).map_or(Allocator::Unknown, |seen| seen.allocator);
     let refused = refusal(pid, &entries);
     let is_java = allocator == Allocator::Hotspot && refused.is_none();
-    let owners = Owners {
+    let owners = MemoryOwners {
         pid,
         history,
         refused,
@@ -66,12 +68,12 @@ pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
     for (at, entry) in entries.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| entries.get(before));
         let resident = pages(entry, table.as_ref());
-        let place = Place { entry, before, resident: &resident };
+        let place = ClaimedMapping { entry, before, resident: &resident };
         let claims = claims::of(&owners, &place, &mut zeroed);
-        mappings.push(MappingSeen { claims, ..seen(entry, &resident) });
+        mappings.push(MappingMemorySeen { claims, ..seen(entry, &resident) });
         count_zeros(&owners, entry, &resident, &mut huge);
     }
-    Ok(ProcessSeen {
+    Ok(ProcessMemorySeen {
         pid,
         parent: stat.ppid,
         name: executable(pid).unwrap_or_else(|| stat.comm.clone()),
@@ -86,9 +88,9 @@ pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
 }
 
 /// Why the memory of the process cannot be read. `None` if it can.
-fn refusal(pid: i32, entries: &[smaps::Entry]) -> Option<String> {
+fn refusal(pid: i32, entries: &[smaps::SmapsEntry]) -> Option<String> {
     let readable =
-        |entry: &&smaps::Entry| entry.mapping.perms.read && entry.residency.rss > Bytes(0);
+        |entry: &&smaps::SmapsEntry| entry.mapping.perms.read && entry.residency.rss > Bytes(0);
     // The program's own first page: it exists as long as the process does.
     let first = entries.iter().find(readable)?;
     let error = read_u64(pid, first.mapping.start).err()?;
@@ -97,7 +99,7 @@ fn refusal(pid: i32, entries: &[smaps::Entry]) -> Option<String> {
 }
 
 /// The resident pages of private memory of no file, and of other mappings that hold much.
-fn pages(entry: &smaps::Entry, table: Result<&Pagemap, &SysError>) -> Vec<Scanned> {
+fn pages(entry: &smaps::SmapsEntry, table: Result<&Pagemap, &SysError>) -> Vec<ScannedRange> {
     let mapping = &entry.mapping;
     let least = if mapping.is_anonymous() { Bytes(1) } else { MUCH };
     let is_wanted = entry.residency.rss >= least;
@@ -110,9 +112,9 @@ fn pages(entry: &smaps::Entry, table: Result<&Pagemap, &SysError>) -> Vec<Scanne
 }
 
 fn count_zeros(
-    owners: &Owners<'_>,
-    entry: &smaps::Entry,
-    resident: &[Scanned],
+    owners: &MemoryOwners<'_>,
+    entry: &smaps::SmapsEntry,
+    resident: &[ScannedRange],
     huge: &mut Fact<HugeSeen>,
 ) {
     if entry.residency.anon_huge == Bytes(0) {
@@ -130,9 +132,9 @@ fn count_zeros(
     }
 }
 
-fn seen(entry: &smaps::Entry, resident: &[Scanned]) -> MappingSeen {
-    let smaps::Entry { mapping, residency, .. } = entry;
-    MappingSeen {
+fn seen(entry: &smaps::SmapsEntry, resident: &[ScannedRange]) -> MappingMemorySeen {
+    let smaps::SmapsEntry { mapping, residency, .. } = entry;
+    MappingMemorySeen {
         start: mapping.start,
         end: mapping.end,
         is_writable: mapping.perms.write,
@@ -140,7 +142,7 @@ fn seen(entry: &smaps::Entry, resident: &[Scanned]) -> MappingSeen {
         is_shared: mapping.perms.shared,
         is_file: mapping.is_file(),
         path: mapping.path.to_string_lossy().into_owned(),
-        resident: Resident {
+        resident: ResidentMemory {
             rss_bytes: residency.rss,
             pss_bytes: residency.pss,
             referenced_bytes: residency.referenced,
@@ -155,7 +157,7 @@ fn seen(entry: &smaps::Entry, resident: &[Scanned]) -> MappingSeen {
 }
 
 /// How much of each part of a mapping that holds much is resident, in percent.
-fn cells(entry: &smaps::Entry, resident: &[Scanned]) -> Vec<u8> {
+fn cells(entry: &smaps::SmapsEntry, resident: &[ScannedRange]) -> Vec<u8> {
     let (start, end) = (entry.mapping.start, entry.mapping.end);
     if resident.is_empty() || entry.residency.rss < MUCH {
         return Vec::new();
@@ -170,12 +172,12 @@ fn cells(entry: &smaps::Entry, resident: &[Scanned]) -> Vec<u8> {
     (0..CELLS).map(of).collect()
 }
 
-fn file_name(entry: &smaps::Entry) -> String {
+fn file_name(entry: &smaps::SmapsEntry) -> String {
     let path = entry.mapping.path.to_string_lossy();
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn is_glibc(entry: &smaps::Entry) -> bool {
+fn is_glibc(entry: &smaps::SmapsEntry) -> bool {
     file_name(entry) == "libc.so.6"
 }
 

@@ -5,7 +5,7 @@ use pagewise_kernel::SysError;
 use pagewise_kernel::page_size;
 use pagewise_kernel::pagemap::Pagemap;
 use pagewise_model::Bytes;
-use pagewise_model::address::Scanned;
+use pagewise_model::address::ScannedRange;
 use pagewise_tracee::ptrace::read_memory;
 
 const WORD: usize = size_of::<u64>();
@@ -13,16 +13,16 @@ const WORD: usize = size_of::<u64>();
 const LARGEST: Bytes = Bytes::gib(16);
 
 /// Words at addresses.
-pub(super) trait Words {
+pub(super) trait MemoryWords {
     /// The word at `address`. `None` if it is not resident or cannot be read.
     fn word(&mut self, address: u64) -> Option<u64>;
 }
 
 /// A part of a process's memory.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct MemoryReader<'a> {
     pid: i32,
-    resident: &'a [Scanned],
+    resident: &'a [ScannedRange],
     /// Bytes read at a time.
     window: usize,
     bytes: Vec<u8>,
@@ -30,8 +30,8 @@ pub(super) struct Reader<'a> {
     start: u64,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(pid: i32, resident: &'a [Scanned], window: Bytes) -> Self {
+impl<'a> MemoryReader<'a> {
+    pub(super) fn new(pid: i32, resident: &'a [ScannedRange], window: Bytes) -> Self {
         let window = usize::try_from(window.0).unwrap_or(usize::MAX);
         Self { pid, resident, window, bytes: Vec::new(), start: 0 }
     }
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Words for Reader<'_> {
+impl MemoryWords for MemoryReader<'_> {
     fn word(&mut self, address: u64) -> Option<u64> {
         if let Some(word) = self.held(address) {
             return Some(word);
@@ -71,13 +71,13 @@ impl Words for Reader<'_> {
 }
 
 /// The range that holds `address`.
-pub(super) fn range_of(ranges: &[Scanned], address: u64) -> Option<&Scanned> {
+pub(super) fn range_of(ranges: &[ScannedRange], address: u64) -> Option<&ScannedRange> {
     let at = ranges.partition_point(|range| range.end.0 <= address);
     ranges.get(at).filter(|range| range.contains(address))
 }
 
 /// How many bytes of `start..end` lie in `ranges`.
-pub(super) fn bytes_in(ranges: &[Scanned], start: u64, end: u64) -> u64 {
+pub(super) fn bytes_in(ranges: &[ScannedRange], start: u64, end: u64) -> u64 {
     let first = ranges.partition_point(|range| range.end.0 <= start);
     let inside = ranges[first..].iter().take_while(|range| range.start.0 < end);
     inside.map(|range| range.end.0.min(end) - range.start.0.max(start)).sum()
@@ -87,7 +87,11 @@ pub(super) fn bytes_in(ranges: &[Scanned], start: u64, end: u64) -> u64 {
 ///
 /// # Errors
 /// When the page table cannot be read.
-pub(super) fn resident(table: &Pagemap, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
+pub(super) fn resident(
+    table: &Pagemap,
+    start: u64,
+    end: u64,
+) -> Result<Vec<ScannedRange>, SysError> {
     match table.resident(start, end) {
         Err(error) if end - start <= LARGEST.0 && !error.is_gone() => by_entries(table, start, end),
         found => found,
@@ -95,10 +99,10 @@ pub(super) fn resident(table: &Pagemap, start: u64, end: u64) -> Result<Vec<Scan
 }
 
 /// The same by the entries, on kernels without the scan; which of them are huge is not known.
-fn by_entries(table: &Pagemap, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
+fn by_entries(table: &Pagemap, start: u64, end: u64) -> Result<Vec<ScannedRange>, SysError> {
     const AT_ONCE: u64 = 1 << 16;
     let page = page_size::base().bytes();
-    let mut found: Vec<Scanned> = Vec::new();
+    let mut found: Vec<ScannedRange> = Vec::new();
     let mut from = start;
     while from < end {
         let count = ((end - from) / page).min(AT_ONCE);
@@ -115,9 +119,14 @@ fn by_entries(table: &Pagemap, start: u64, end: u64) -> Result<Vec<Scanned>, Sys
     Ok(found)
 }
 
-const fn piece(start: u64, end: u64) -> Scanned {
-    use pagewise_model::address::Address;
-    Scanned { start: Address(start), end: Address(end), is_huge: false, is_zero: false }
+const fn piece(start: u64, end: u64) -> ScannedRange {
+    use pagewise_model::address::VirtualAddress;
+    ScannedRange {
+        start: VirtualAddress(start),
+        end: VirtualAddress(end),
+        is_huge: false,
+        is_zero: false,
+    }
 }
 
 #[cfg(test)]
@@ -143,9 +152,9 @@ mod tests {
         let (start, end) = (first - first % page, (first + 8 * held.len() as u64) / page * page);
         let table = Pagemap::open(own_pid()).unwrap();
         let entries = by_entries(&table, start, end).unwrap();
-        let sum = |ranges: &[Scanned]| bytes_in(ranges, start, end);
+        let sum = |ranges: &[ScannedRange]| bytes_in(ranges, start, end);
         assert_eq!(sum(&resident(&table, start, end).unwrap()), sum(&entries));
-        let mut reader = Reader::new(own_pid(), &entries, Bytes(3 * page));
+        let mut reader = MemoryReader::new(own_pid(), &entries, Bytes(3 * page));
         assert!((first..first + 1000).step_by(8).all(|at| reader.word(at) == Some(7)));
         assert_eq!(reader.word(start + 8 * page), Some(7));
         assert!(reader.word(end).is_none());

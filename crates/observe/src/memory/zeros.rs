@@ -5,7 +5,7 @@
 
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::address::Scanned;
+use pagewise_model::address::ScannedRange;
 use pagewise_model::memory_account::HugeSeen;
 use pagewise_tracee::ptrace::read_memory;
 
@@ -13,9 +13,9 @@ use pagewise_tracee::ptrace::read_memory;
 const MOST: Bytes = Bytes::mib(256);
 
 /// The content of the huge pages in `resident`.
-pub(super) fn look(pid: i32, resident: &[Scanned]) -> HugeSeen {
+pub(super) fn look(pid: i32, resident: &[ScannedRange]) -> HugeSeen {
     let huge = page_size::huge().bytes();
-    let pages = |range: &Scanned| (range.start.0..range.end.0).step_by(huge as usize);
+    let pages = |range: &ScannedRange| (range.start.0..range.end.0).step_by(huge as usize);
     let all: Vec<u64> = resident.iter().filter(|range| range.is_huge).flat_map(pages).collect();
     let mut seen = HugeSeen { bytes: Bytes(all.len() as u64 * huge), ..HugeSeen::default() };
     let step = seen.bytes.0.div_ceil(MOST.0).max(1);

@@ -9,13 +9,13 @@
 //!
 //! Overhead: 3 us for each page and place, 16 places.
 
-use crate::text::Elf;
+use crate::text::ElfFile;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{WorkingRange, WorkingSet};
-use pagewise_model::text::{Placement, Segment};
+use pagewise_model::fault::{WorkingSet, WorkingSetRange};
+use pagewise_model::text::{ImagePlacement, LoadSegment};
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,27 +25,27 @@ const WINDOW: Bytes = Bytes::kib(64);
 
 /// The executable part of a program's file.
 #[derive(Debug)]
-pub struct Code {
+pub struct ProgramCode {
     file: File,
     path: PathBuf,
-    segment: Segment,
+    segment: LoadSegment,
     /// How far behind a boundary of huge pages it may begin, in bytes.
     places: Vec<u64>,
 }
 
-impl Code {
+impl ProgramCode {
     /// Opens the program at `path`. `None` if it has no code that can be mapped.
     #[must_use]
     pub fn open(path: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(path).ok()?;
         let (file, _length) = open_regular(&path).ok()?;
-        let elf = Elf::read(&file).ok()?;
-        let executable = |segment: &&Segment| segment.is_executable;
+        let elf = ElfFile::read(&file).ok()?;
+        let executable = |segment: &&LoadSegment| segment.is_executable;
         let segment = *elf.layout.segments.iter().find(executable)?;
         let aligned = elf.layout.segments.iter().map(|segment| segment.align_bytes.0).max();
         let step = aligned.unwrap_or_default().max(page_size::base().bytes());
         let count = match elf.layout.placement {
-            Placement::Fixed => 1,
+            ImagePlacement::Fixed => 1,
             _ => (WINDOW.0 / step).max(1),
         };
         let page = page_size::base().bytes();
@@ -61,7 +61,7 @@ impl Code {
         let segment = self.part();
         let address = |offset: u64| offset - segment.start + self.first_page();
         let file = set.files.iter().filter(|file| Path::new(&file.path) == self.path);
-        let mut ranges: Vec<&WorkingRange> = file.flat_map(|file| &file.ranges).collect();
+        let mut ranges: Vec<&WorkingSetRange> = file.flat_map(|file| &file.ranges).collect();
         ranges.sort_by_key(|range| range.first_touch_ns);
         ranges
             .into_iter()
@@ -103,10 +103,10 @@ impl Code {
 mod tests {
     use super::*;
     use pagewise_model::Nanos;
-    use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile};
+    use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingSetFile};
 
-    fn own() -> Code {
-        Code::open(&std::env::current_exe().unwrap()).unwrap()
+    fn own() -> ProgramCode {
+        ProgramCode::open(&std::env::current_exe().unwrap()).unwrap()
     }
 
     #[test]
@@ -125,18 +125,18 @@ mod tests {
     fn touched_code_is_that_of_the_program() {
         let (code, page) = (own(), page_size::base().bytes());
         let part = code.part();
-        let range = |offset: u64, length: u64| WorkingRange {
+        let range = |offset: u64, length: u64| WorkingSetRange {
             offset_bytes: Bytes(offset),
             length_bytes: Bytes(length),
             first_touch_ns: Nanos(0),
         };
-        let file = |path: &Path| WorkingFile {
+        let file = |path: &Path| WorkingSetFile {
             path: path.to_string_lossy().into_owned(),
             size_bytes: Bytes(0),
             modified_unix_ns: 0,
             build_id: None,
             ranges: vec![
-                WorkingRange { first_touch_ns: Nanos(9), ..range(0, part.start + page) },
+                WorkingSetRange { first_touch_ns: Nanos(9), ..range(0, part.start + page) },
                 range(part.start + 3 * page, page),
             ],
         };

@@ -8,7 +8,7 @@
 
 use super::record::is_named;
 use super::starts::{code, function_count, names};
-use crate::segments::Segments;
+use crate::segments::MappedSegments;
 use object::ReadCache;
 use pagewise_kernel::file_view::{open_regular, read_at_most};
 use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
@@ -55,23 +55,23 @@ pub enum HookError {
 /// # Errors
 /// [`HookError`] if a list or a program cannot be read, or is a different build.
 pub fn read_hooks(lists: &[PathBuf], only: &[String]) -> Result<CallRecord, HookError> {
-    let (mut objects, mut left_out, mut command) = (Vec::<Object>::new(), 0, Vec::new());
+    let (mut objects, mut left_out, mut command) = (Vec::<HookedObject>::new(), 0, Vec::new());
     for path in lists {
-        let list = List::read(path)?;
+        let list = HookList::read(path)?;
         left_out += list.place(only, &mut objects);
         if command.is_empty() {
             command = list.command();
         }
     }
-    let objects = objects.into_iter().map(Object::named).collect::<Result<_, HookError>>()?;
+    let objects = objects.into_iter().map(HookedObject::named).collect::<Result<_, HookError>>()?;
     Ok(CallRecord { command, source: CallSource::Hooks, left_out, objects })
 }
 
 /// A list as it was written.
-struct List(Vec<u8>);
+struct HookList(Vec<u8>);
 
 /// Part of a file that was mapped.
-struct Module {
+struct HookedModule {
     memory: Range<u64>,
     offset: u64,
     build_id: String,
@@ -79,14 +79,14 @@ struct Module {
 }
 
 /// The called functions of one file: offset in it, time and process.
-struct Object {
+struct HookedObject {
     path: String,
     build_id: String,
     called: Vec<(u64, Nanos, i32)>,
     seen: HashSet<u64>,
 }
 
-impl List {
+impl HookList {
     fn read(path: &Path) -> Result<Self, HookError> {
         let shown = path.display().to_string();
         let bytes = read_at_most(path, Bytes(form::WHOLE as u64))
@@ -112,7 +112,7 @@ impl List {
         u64::from(self.number(at)) | u64::from(self.number(at + 4)) << 32
     }
 
-    fn modules(&self) -> Vec<Module> {
+    fn modules(&self) -> Vec<HookedModule> {
         let used = (self.number(form::MODULES_USED) as usize).min(form::MODULES);
         let places = (0..used).map(|at| form::FIRST_MODULE + at * form::MODULE);
         let ready = places.filter(|at| self.number(at + 24) == 1);
@@ -121,7 +121,7 @@ impl List {
             let id = self.0.get(id).unwrap_or_default();
             let path = self.0.get(at + 64..at + form::MODULE).unwrap_or_default();
             let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
-            Module {
+            HookedModule {
                 memory: self.word(at)..self.word(at + 8),
                 offset: self.word(at + 16),
                 build_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -132,7 +132,7 @@ impl List {
     }
 
     /// Adds calls to the files that contain them. Returns the number of calls in no file.
-    fn place(&self, only: &[String], objects: &mut Vec<Object>) -> u64 {
+    fn place(&self, only: &[String], objects: &mut Vec<HookedObject>) -> u64 {
         let modules = self.modules();
         let used = self.number(form::CALLS_USED) as usize;
         let mut unplaced = used.saturating_sub(form::CALLS) as u64;
@@ -145,7 +145,7 @@ impl List {
             match module {
                 Some(module) if is_wanted(&module.path) => {
                     let offset = function - module.memory.start + module.offset;
-                    Object::of(module, objects).call(offset, Nanos(ns), pid);
+                    HookedObject::of(module, objects).call(offset, Nanos(ns), pid);
                 }
                 Some(_) => {}
                 None => unplaced += 1,
@@ -155,8 +155,8 @@ impl List {
     }
 }
 
-impl Object {
-    fn of<'a>(module: &Module, objects: &'a mut Vec<Self>) -> &'a mut Self {
+impl HookedObject {
+    fn of<'a>(module: &HookedModule, objects: &'a mut Vec<Self>) -> &'a mut Self {
         let known = objects.iter().position(|object| object.path == module.path);
         let at = known.unwrap_or_else(|| {
             objects.push(Self {
@@ -186,7 +186,7 @@ impl Object {
         }
         let cache = ReadCache::new(&file);
         let elf = object::File::parse(&cache).map_err(|error| unreadable(error.to_string()))?;
-        let segments = Segments::from_elf(&elf);
+        let segments = MappedSegments::from_elf(&elf);
         let address = |offset: u64| segments.address(offset).unwrap_or(offset);
         let addresses: Vec<u64> = self.called.iter().map(|(at, ..)| address(*at)).collect();
         let named = names(&file, &addresses).into_iter().zip(&addresses);

@@ -5,7 +5,7 @@
 //! strong definition before a weak one, then the first. Intermediate code of link-time optimisation has no
 //! functions yet and is refused. Each file is read once and whole.
 
-use super::references::{Target, references};
+use super::references::{ReferenceTarget, references};
 use object::elf::{SHF_ALLOC, SHF_EXECINSTR};
 use object::read::archive::ArchiveFile;
 use object::{
@@ -14,7 +14,7 @@ use object::{
 };
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
-use pagewise_model::pieces::{Piece, PieceKind, Pieces, Reference};
+use pagewise_model::pieces::{LinkPiece, LinkPieces, PieceKind, PieceReference};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ pub enum ObjectError {
 ///
 /// # Errors
 /// When one of them is not an object file or archive of machine code.
-pub fn read_objects(files: &[PathBuf]) -> Result<Pieces, ObjectError> {
-    let mut reader = Reader::default();
+pub fn read_objects(files: &[PathBuf]) -> Result<LinkPieces, ObjectError> {
+    let mut reader = PieceReader::default();
     for path in files {
         let data = read(path)?;
         reader.file(path, &data)?;
@@ -60,15 +60,15 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
 
 /// Pieces so far.
 #[derive(Debug, Default)]
-struct Reader {
-    pieces: Pieces,
+struct PieceReader {
+    pieces: LinkPieces,
     /// How good the definition of a symbol is; the least is the best.
     ranks: HashMap<String, (bool, bool)>,
     /// References to symbols by name, from pieces by place.
-    pending: Vec<(usize, String, Reference)>,
+    pending: Vec<(usize, String, PieceReference)>,
 }
 
-impl Reader {
+impl PieceReader {
     fn file(&mut self, path: &Path, data: &[u8]) -> Result<(), ObjectError> {
         let name = path.display().to_string();
         let is_archive = matches!(FileKind::parse(data), Ok(FileKind::Archive));
@@ -110,8 +110,8 @@ impl Reader {
         self.symbols(&elf, &places, is_member);
         for (from, target, how) in references(&elf, &places) {
             match target {
-                Target::Piece(to) => self.pieces.all[from].references.push((to, how)),
-                Target::Symbol(name) => self.pending.push((from, name, how)),
+                ReferenceTarget::Piece(to) => self.pieces.all[from].references.push((to, how)),
+                ReferenceTarget::Symbol(name) => self.pending.push((from, name, how)),
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Reader {
                 false => PieceKind::Data,
             };
             places.insert(section.index(), self.pieces.all.len());
-            self.pieces.all.push(Piece {
+            self.pieces.all.push(LinkPiece {
                 name: name.to_owned(),
                 section: name.to_owned(),
                 object,
@@ -185,7 +185,7 @@ impl Reader {
     }
 
     /// Resolves the references between the files.
-    fn finish(mut self) -> Pieces {
+    fn finish(mut self) -> LinkPieces {
         let mut undefined = BTreeSet::new();
         for (from, name, how) in self.pending {
             match self.pieces.symbols.get(&name) {

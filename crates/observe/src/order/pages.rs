@@ -5,11 +5,11 @@
 //! order. Units: offsets in the file, times since the first fault.
 
 use super::program::read_functions;
-use crate::text::Elf;
+use crate::text::ElfFile;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::page_size;
 use pagewise_model::first_calls::{CalledObject, FirstCall};
-use pagewise_model::pieces::Function;
+use pagewise_model::pieces::BuildSymbol;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub type FirstTouches = BTreeMap<Bytes, (Nanos, i32)>;
 /// file.
 #[must_use]
 pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
-    let elf = open_regular(path).ok().and_then(|(file, _)| Elf::read(&file).ok())?;
+    let elf = open_regular(path).ok().and_then(|(file, _)| ElfFile::read(&file).ok())?;
     let functions = read_functions(path).ok()?;
     let offset = |address: u64| {
         let segments = elf.layout.segments.iter();
@@ -29,7 +29,7 @@ pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
         let mut found = segments.filter(|part| within(part.address, part.file_bytes));
         found.next().map(|part| part.offset_bytes.0 + (address - part.address))
     };
-    let touched = |function: &Function| {
+    let touched = |function: &BuildSymbol| {
         let start = offset(function.address)?;
         let page = page_size::base().bytes();
         let end = start + function.bytes.0.max(1);

@@ -14,7 +14,7 @@ use object::{
 };
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
-use pagewise_model::pieces::Function;
+use pagewise_model::pieces::BuildSymbol;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(super) fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectE
 ///
 /// # Errors
 /// When it is no ELF file that can be read.
-pub fn read_functions(path: &Path) -> Result<Vec<Function>, ObjectError> {
+pub fn read_functions(path: &Path) -> Result<Vec<BuildSymbol>, ObjectError> {
     let data = super::objects::read(path)?;
     let elf = parse(path, &data)?;
     let mut functions = symbols(&elf);
@@ -92,8 +92,8 @@ pub(super) fn is_stripped<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> boo
 /// The ranges that these symbols name, by address. The first global name is the name, the others are aliases.
 pub(super) fn by_address<'data, R: ReadRef<'data>>(
     mut symbols: Vec<Symbol<'data, '_, R>>,
-) -> BTreeMap<u64, Function> {
-    let mut named: BTreeMap<u64, Function> = BTreeMap::new();
+) -> BTreeMap<u64, BuildSymbol> {
+    let mut named: BTreeMap<u64, BuildSymbol> = BTreeMap::new();
     symbols.sort_by_key(|symbol| !symbol.is_global());
     for symbol in symbols {
         let Ok(name) = symbol.name() else { continue };
@@ -110,7 +110,7 @@ pub(super) fn by_address<'data, R: ReadRef<'data>>(
 
 /// Functions by address. One without a size, such as the compiler's start-up code, ends where the next one
 /// begins.
-fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
+fn symbols(elf: &File<'_>) -> BTreeMap<u64, BuildSymbol> {
     let mut functions = by_address(function_symbols(elf));
     if is_stripped(elf) {
         add_nameless(elf, &mut functions);
@@ -125,21 +125,21 @@ fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
 }
 
 /// Functions without a symbol.
-fn add_nameless(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
+fn add_nameless(elf: &File<'_>, functions: &mut BTreeMap<u64, BuildSymbol>) {
     let frame: Vec<Range<u64>> = frame(elf);
     for range in nameless_ranges(elf) {
         if !frame.iter().any(|part| part.contains(&range.start)) {
-            functions.entry(range.start).or_insert_with(|| Function {
+            functions.entry(range.start).or_insert_with(|| BuildSymbol {
                 name: nameless(range.start),
                 address: range.start,
                 bytes: Bytes(range.end - range.start),
-                ..Function::default()
+                ..BuildSymbol::default()
             });
         }
     }
 }
 
-fn callees(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
+fn callees(elf: &File<'_>, functions: &mut BTreeMap<u64, BuildSymbol>) {
     let mut called: Vec<(u64, BTreeSet<u64>)> = Vec::new();
     for section in elf.sections() {
         let (start, Ok(code)) = (section.address(), section.data()) else { continue };

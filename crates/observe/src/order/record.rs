@@ -2,11 +2,11 @@
 //!
 //! How calls are seen, and which are not, is said in `pagewise_tracee::first_calls`.
 
-use super::starts::{Starts, names};
+use super::starts::{FunctionStarts, names};
 use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
-use pagewise_model::usage::Ended;
-use pagewise_tracee::first_calls::{FirstCalls, Mapped};
-use pagewise_tracee::launch::Launch;
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::first_calls::{CodeFile, FirstCalls};
+use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::recorder::RecordError;
 use std::fs::File;
@@ -14,15 +14,15 @@ use std::path::Path;
 
 /// The files whose functions are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Objects {
+pub struct ObjectSelection {
     /// Also the libraries that the executable maps.
     pub libraries: bool,
     /// These files instead, by path or by name, whichever process of the tree maps them.
     pub only: Vec<String>,
 }
 
-impl Objects {
-    fn want(&self, mapped: &Mapped<'_>) -> bool {
+impl ObjectSelection {
+    fn want(&self, mapped: &CodeFile<'_>) -> bool {
         if self.only.is_empty() {
             return mapped.is_first && (mapped.is_executable || self.libraries);
         }
@@ -41,9 +41,9 @@ pub fn is_named(wanted: &str, path: &Path) -> bool {
 
 /// A file that was watched.
 #[derive(Debug)]
-struct Watched {
+struct WatchedObject {
     file: File,
-    starts: Starts,
+    starts: FunctionStarts,
 }
 
 /// Runs `launch` in the foreground process group and records the first calls of the functions of `wanted`.
@@ -51,16 +51,19 @@ struct Watched {
 ///
 /// # Errors
 /// [`RecordError`] if the program has not run.
-pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), RecordError> {
+pub fn record(
+    launch: &ProgramLaunch,
+    wanted: &ObjectSelection,
+) -> Result<(ProgramEnd, CallRecord), RecordError> {
     let mut watched = Vec::new();
-    let mut find = |mapped: &Mapped<'_>| {
+    let mut find = |mapped: &CodeFile<'_>| {
         if !wanted.want(mapped) {
             return None;
         }
         let file = mapped.file.try_clone().ok()?;
-        let starts = Starts::read(&file)?;
+        let starts = FunctionStarts::read(&file)?;
         let offsets = starts.offsets();
-        watched.push(Watched { file, starts });
+        watched.push(WatchedObject { file, starts });
         Some(offsets)
     };
     let recorded = passthrough::first_calls_through(launch, &mut find)?;
@@ -70,10 +73,10 @@ pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), 
     Ok((recorded.ended, record))
 }
 
-fn objects(seen: &FirstCalls, watched: &[Watched]) -> Vec<CalledObject> {
+fn objects(seen: &FirstCalls, watched: &[WatchedObject]) -> Vec<CalledObject> {
     let object = |(at, (path, functions)): (usize, &(std::path::PathBuf, usize))| {
         let calls: Vec<_> = seen.calls.iter().filter(|call| call.object == at).collect();
-        let Watched { file, starts } = &watched[at];
+        let WatchedObject { file, starts } = &watched[at];
         let addresses: Vec<u64> =
             calls.iter().map(|call| starts.address(call.offset).unwrap_or(call.offset)).collect();
         let names = names(file, &addresses);

@@ -9,12 +9,12 @@ use object::read::{Relocation, RelocationTarget};
 use object::{
     Architecture, File, Object, ObjectSection, ObjectSymbol, RelocationFlags, SectionIndex,
 };
-use pagewise_model::pieces::Reference;
+use pagewise_model::pieces::PieceReference;
 use std::collections::HashMap;
 
 /// What is referred to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum ReferenceTarget {
     /// A piece of the same file.
     Piece(usize),
     /// A symbol of another one.
@@ -25,18 +25,18 @@ pub(super) enum Target {
 pub(super) fn references(
     elf: &File<'_>,
     places: &HashMap<SectionIndex, usize>,
-) -> Vec<(usize, Target, Reference)> {
+) -> Vec<(usize, ReferenceTarget, PieceReference)> {
     let mut all = Vec::new();
     for section in elf.sections() {
         let Some(from) = places.get(&section.index()) else { continue };
         let code = section.data().unwrap_or_default();
         for (offset, relocation) in section.relocations() {
             let how = match is_call(elf.architecture(), code, offset, &relocation) {
-                true => Reference::Call,
-                false => Reference::Address,
+                true => PieceReference::Call,
+                false => PieceReference::Address,
             };
             match target(elf, places, &relocation) {
-                Some(Target::Piece(to)) if to == *from => {}
+                Some(ReferenceTarget::Piece(to)) if to == *from => {}
                 Some(target) => all.push((*from, target, how)),
                 None => {}
             }
@@ -49,14 +49,14 @@ fn target(
     elf: &File<'_>,
     places: &HashMap<SectionIndex, usize>,
     relocation: &Relocation,
-) -> Option<Target> {
+) -> Option<ReferenceTarget> {
     let RelocationTarget::Symbol(index) = relocation.target() else { return None };
     let symbol = elf.symbol_by_index(index).ok()?;
     match symbol.section_index() {
-        Some(section) => places.get(&section).map(|place| Target::Piece(*place)),
+        Some(section) => places.get(&section).map(|place| ReferenceTarget::Piece(*place)),
         None => {
             let name = symbol.name().ok().filter(|name| !name.is_empty())?;
-            symbol.is_undefined().then(|| Target::Symbol(name.to_owned()))
+            symbol.is_undefined().then(|| ReferenceTarget::Symbol(name.to_owned()))
         }
     }
 }

@@ -8,15 +8,15 @@
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
-use pagewise_tracee::launch::{self, Launch, LaunchError, Suspended};
-use pagewise_tracee::ptrace::{Stop, request};
+use pagewise_tracee::launch::{self, LaunchError, ProgramLaunch, SuspendedProgram};
+use pagewise_tracee::ptrace::{PtraceStop, request};
 use rustix::process::{Pid, WaitOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Code of a file in a process: resident bytes, and the proportional share of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Resident {
+pub struct ResidentCode {
     /// Resident bytes.
     pub bytes: Bytes,
     /// Resident bytes, each page divided by the number of processes that map it.
@@ -41,7 +41,7 @@ pub enum StartError {
 ///
 /// # Errors
 /// See [`StartError`]; the program is dead then.
-pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartError> {
+pub fn resident_code(launch: &ProgramLaunch, program: &Path) -> Result<ResidentCode, StartError> {
     let inode = std::fs::metadata(program)
         .map_err(|source| SysError {
             call: "stat",
@@ -56,7 +56,7 @@ pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartE
     })
 }
 
-fn watch(child: Suspended, inode: u64) -> Result<Resident, StartError> {
+fn watch(child: SuspendedProgram, inode: u64) -> Result<ResidentCode, StartError> {
     let pid = child.pid();
     request::seize(
         pid,
@@ -66,12 +66,12 @@ fn watch(child: Suspended, inode: u64) -> Result<Resident, StartError> {
     let mut seen = Err(StartError::Lost);
     loop {
         match request::wait_stop(pid)? {
-            Stop::Exit => {
+            PtraceStop::Exit => {
                 seen = read(pid, inode).map_err(StartError::from);
                 request::cont(pid, 0)?;
             }
-            Stop::Signal(signal) => request::cont(pid, signal)?,
-            Stop::Group(_) => request::listen(pid)?,
+            PtraceStop::Signal(signal) => request::cont(pid, signal)?,
+            PtraceStop::Group(_) => request::listen(pid)?,
             stop if stop.is_end() => break,
             _ => request::cont(pid, 0)?,
         }
@@ -85,8 +85,8 @@ fn watch(child: Suspended, inode: u64) -> Result<Resident, StartError> {
 }
 
 /// The executable mappings of the file, summed.
-fn read(pid: i32, inode: u64) -> Result<Resident, SysError> {
-    let mut sum = Resident::default();
+fn read(pid: i32, inode: u64) -> Result<ResidentCode, SysError> {
+    let mut sum = ResidentCode::default();
     for entry in smaps::read(pid)? {
         if entry.mapping.inode == inode && entry.mapping.perms.exec {
             sum.bytes += entry.residency.rss;
@@ -103,13 +103,14 @@ mod tests {
     #[test]
     fn code_of_the_program_is_seen_at_its_end() {
         let shell = std::fs::canonicalize("/bin/sh").unwrap();
-        let launch =
-            |script: &str| Launch::experiment(["/bin/sh", "-c", script].map(Into::into).to_vec());
+        let launch = |script: &str| {
+            ProgramLaunch::experiment(["/bin/sh", "-c", script].map(Into::into).to_vec())
+        };
         let seen = resident_code(&launch("exit 3"), &shell).unwrap();
         assert!(seen.bytes > Bytes(0) && seen.proportional <= seen.bytes, "{seen:?}");
         let other = resident_code(&launch("exit 0"), Path::new("/proc/self/exe")).unwrap();
-        assert_eq!(other, Resident::default());
-        let missing = Launch::experiment(vec!["/nowhere/at/all".into()]);
+        assert_eq!(other, ResidentCode::default());
+        let missing = ProgramLaunch::experiment(vec!["/nowhere/at/all".into()]);
         assert!(matches!(resident_code(&missing, &shell), Err(StartError::Launch(_))));
     }
 }

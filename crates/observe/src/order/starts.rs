@@ -6,7 +6,7 @@
 
 use super::nameless::{nameless, nameless_ranges};
 use super::program::{frame, function_symbols, is_stripped};
-use crate::segments::Segments;
+use crate::segments::MappedSegments;
 use object::elf::SHF_EXECINSTR;
 use object::{
     Architecture, File, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef, SectionFlags,
@@ -17,13 +17,13 @@ use std::ops::Range;
 
 /// The functions of a linked file.
 #[derive(Debug)]
-pub(super) struct Starts {
-    segments: Segments,
+pub(super) struct FunctionStarts {
+    segments: MappedSegments,
     addresses: Vec<u64>,
     code: Range<u64>,
 }
 
-impl Starts {
+impl FunctionStarts {
     /// Reads the starts of a file. `None` if it is no ELF file for x86-64.
     #[must_use]
     pub(super) fn read(file: &std::fs::File) -> Option<Self> {
@@ -33,7 +33,7 @@ impl Starts {
             return None;
         }
         let addresses = addresses(&elf);
-        Some(Self { segments: Segments::from_elf(&elf), addresses, code: code(&elf) })
+        Some(Self { segments: MappedSegments::from_elf(&elf), addresses, code: code(&elf) })
     }
 
     /// Their offsets in the file.

@@ -10,14 +10,14 @@
 
 use super::objects::ObjectError;
 use super::program::{by_address, parse};
-use crate::text::Elf;
+use crate::text::ElfFile;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use object::{File, Object, ObjectKind, ObjectSection, ObjectSymbol, SymbolKind};
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::page_size;
 use pagewise_model::first_calls::{CalledObject, FirstCall};
-use pagewise_model::pieces::Function;
-use pagewise_model::text::Segment;
+use pagewise_model::pieces::BuildSymbol;
+use pagewise_model::text::LoadSegment;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ pub struct ImageTouch {
 ///
 /// # Errors
 /// When it is no ELF file that can be read.
-pub fn read_variables(path: &Path) -> Result<Vec<Function>, ObjectError> {
+pub fn read_variables(path: &Path) -> Result<Vec<BuildSymbol>, ObjectError> {
     let data = super::objects::read(path)?;
     Ok(variables(&parse(path, &data)?))
 }
@@ -50,18 +50,18 @@ pub fn variables_on(
     touches: &[ImageTouch],
     called: &HashSet<String>,
 ) -> Option<CalledObject> {
-    let layout = open_regular(path).ok().and_then(|(file, _)| Elf::read(&file).ok())?.layout;
+    let layout = open_regular(path).ok().and_then(|(file, _)| ElfFile::read(&file).ok())?.layout;
     let data = super::objects::read(path).ok()?;
     let elf = parse(path, &data).ok()?;
     let (all, pages) = (variables(&elf), data_pages(touches, &layout.segments)?);
     let page = page_size::base().bytes();
-    let touched = |one: &Function| {
+    let touched = |one: &BuildSymbol| {
         let first = one.address - one.address % page;
         let end = one.address + one.bytes.0.max(1);
         pages.range(first..end).map(|(_, touch)| *touch).min()
     };
     let referred = referred(&elf, called);
-    let is_named = |one: &Function| {
+    let is_named = |one: &BuildSymbol| {
         let end = one.address + one.bytes.0.max(1);
         called.is_empty() || referred.range(one.address..end).next().is_some()
     };
@@ -85,7 +85,7 @@ pub fn variables_on(
 }
 
 /// Variables with a size and a name.
-fn variables(elf: &File<'_>) -> Vec<Function> {
+fn variables(elf: &File<'_>) -> Vec<BuildSymbol> {
     let is_variable = |symbol: &object::Symbol<'_, '_>| {
         // A copy of a library's variable has the library's version in its name.
         let has_name = symbol.name().is_ok_and(|name| !name.is_empty() && !name.contains('@'));
@@ -95,7 +95,10 @@ fn variables(elf: &File<'_>) -> Vec<Function> {
 }
 
 /// First touches of data pages, by address in the file's own numbering.
-fn data_pages(touches: &[ImageTouch], segments: &[Segment]) -> Option<BTreeMap<u64, (Nanos, i32)>> {
+fn data_pages(
+    touches: &[ImageTouch],
+    segments: &[LoadSegment],
+) -> Option<BTreeMap<u64, (Nanos, i32)>> {
     let page = page_size::base().bytes();
     let code = segments.iter().find(|segment| segment.is_executable)?;
     let first = code.offset_bytes.0 - code.offset_bytes.0 % page;
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn pages_are_found_by_where_the_code_lies() {
         let page = page_size::base().bytes();
-        let segment = |offset: u64, address: u64, is_executable: bool| Segment {
+        let segment = |offset: u64, address: u64, is_executable: bool| LoadSegment {
             offset_bytes: Bytes(offset),
             address,
             file_bytes: Bytes(page),

@@ -8,7 +8,7 @@
 
 use super::process::is_still;
 use pagewise_kernel::pagemap::Pagemap;
-use pagewise_kernel::proc::smaps::{self, Entry};
+use pagewise_kernel::proc::smaps::{self, SmapsEntry};
 use pagewise_kernel::{SysError, hugetlb, page_size, thp};
 use pagewise_model::heap::{HeapSeen, HugeAdvice, PoolSeen};
 use pagewise_model::pool::HugePool;
@@ -16,7 +16,7 @@ use pagewise_model::{Fact, PageSize};
 
 /// The memory of a process.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heap {
+pub struct ProcessHeap {
     /// The machine's setting for such memory: `always`, `madvise` or `never`.
     pub setting: Fact<String>,
     /// The mappings, by address.
@@ -27,19 +27,19 @@ pub struct Heap {
 ///
 /// # Errors
 /// If the process no longer exists, or may not be looked at.
-pub fn look_heap(pid: i32, start_ticks: u64) -> Result<Heap, SysError> {
+pub fn look_heap(pid: i32, start_ticks: u64) -> Result<ProcessHeap, SysError> {
     let pagemap = Pagemap::open(pid)?;
-    let is_heap = |entry: &Entry| {
+    let is_heap = |entry: &SmapsEntry| {
         let is_plain = entry.mapping.is_anonymous() && !entry.mapping.perms.exec;
         entry.mapping.perms.write && (is_plain || pool_page(entry).is_some())
     };
     let entries = smaps::read(pid)?.into_iter().filter(is_heap);
     let mappings = entries.map(|entry| seen(&pagemap, &entry)).collect::<Result<_, _>>()?;
     is_still(pid, start_ticks)?;
-    Ok(Heap { setting: thp::enabled_largest().into(), mappings })
+    Ok(ProcessHeap { setting: thp::enabled_largest().into(), mappings })
 }
 
-fn seen(pagemap: &Pagemap, entry: &Entry) -> Result<HeapSeen, SysError> {
+fn seen(pagemap: &Pagemap, entry: &SmapsEntry) -> Result<HeapSeen, SysError> {
     let (start, end) = (entry.mapping.start, entry.mapping.end);
     let has = |flag: &str| entry.flags.split_ascii_whitespace().any(|each| each == flag);
     let advice = match (has("nh"), has("hg")) {
@@ -56,7 +56,7 @@ fn seen(pagemap: &Pagemap, entry: &Entry) -> Result<HeapSeen, SysError> {
 }
 
 /// The page of the reserved pool that a mapping is served from.
-fn pool_page(entry: &Entry) -> Option<PageSize> {
+fn pool_page(entry: &SmapsEntry) -> Option<PageSize> {
     entry.page.filter(|page| *page != page_size::base())
 }
 
@@ -72,11 +72,11 @@ fn has_nothing_to_spare(page: PageSize) -> bool {
 mod tests {
     use super::*;
     use pagewise_kernel::proc::{own_pid, stat};
-    use pagewise_kernel::region::{Pages, Region};
+    use pagewise_kernel::region::{MemoryRegion, RegionPages};
     use pagewise_model::Bytes;
 
     /// The entry found for a region of this process, and its advice.
-    fn found(region: &Region) -> Option<(u64, u64, HugeAdvice)> {
+    fn found(region: &MemoryRegion) -> Option<(u64, u64, HugeAdvice)> {
         let ticks = stat::read(own_pid()).unwrap().start_ticks;
         let heap = match look_heap(own_pid(), ticks) {
             Ok(heap) => heap,
@@ -102,11 +102,11 @@ mod tests {
         if huge > Bytes::mib(64).0 {
             return println!("SKIP own_memory_is_seen_as_it_was_touched: a page of {huge} bytes");
         }
-        let mut region = Region::new(Bytes(4 * huge), Pages::Base).unwrap();
+        let mut region = MemoryRegion::new(Bytes(4 * huge), RegionPages::Base).unwrap();
         let pages = region.touch(Bytes(7 * base));
         let Some(seen) = found(&region) else { return };
         assert_eq!(seen, (pages * base, 0, HugeAdvice::Refused));
-        let mut region = Region::new(Bytes(4 * huge), Pages::Huge).unwrap();
+        let mut region = MemoryRegion::new(Bytes(4 * huge), RegionPages::Huge).unwrap();
         let slots = region.touch(Bytes(2 * huge));
         if region.huge_bytes().unwrap() != Bytes(slots * huge) {
             return println!("SKIP huge pages of own_memory_is_seen_as_it_was_touched: none given");

@@ -12,7 +12,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef, StringTable};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::text::{Layout, Placement, Segment};
+use pagewise_model::text::{ElfLayout, ImagePlacement, LoadSegment};
 use std::fs::File;
 
 /// Parts beyond this are not of a file that runs.
@@ -39,9 +39,9 @@ pub enum ElfError {
 
 /// What was read of an ELF file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elf {
+pub struct ElfFile {
     /// How it is mapped.
-    pub layout: Layout,
+    pub layout: ElfLayout,
     /// Names of the libraries that it needs.
     pub needed: Vec<String>,
     /// The search path of the file (`DT_RUNPATH`, or else `DT_RPATH`), separated by colons.
@@ -52,7 +52,7 @@ pub struct Elf {
     pub machine: (bool, u16),
 }
 
-impl Elf {
+impl ElfFile {
     /// Reads the headers of a file.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Elf {
     }
 }
 
-fn parse<'data, H, R>(data: R, len: u64, is_64: bool) -> Result<Elf, ElfError>
+fn parse<'data, H, R>(data: R, len: u64, is_64: bool) -> Result<ElfFile, ElfError>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
@@ -88,24 +88,24 @@ where
     }
     let headers = header.program_headers(endian, data).map_err(|_| ElfError::Truncated)?;
     let loads = headers.iter().filter(|part| part.p_type(endian) == PT_LOAD);
-    let segments: Vec<Segment> = loads
+    let segments: Vec<LoadSegment> = loads
         .map(|part| segment::<H>(endian, part))
         .filter(|segment| segment.file_bytes > Bytes(0))
         .collect();
     check(&segments, len)?;
-    let dynamic = Dynamic::read::<H, R>(endian, data, headers, &segments);
+    let dynamic = DynamicEntries::read::<H, R>(endian, data, headers, &segments);
     let has_interpreter = headers.iter().any(|part| part.p_type(endian) == PT_INTERP);
     // A C library has an interpreter too, so that running it prints its version. Unlike programs, it also has
     // a name.
     let is_library = dynamic.has_name || (!has_interpreter && !dynamic.needed.is_empty());
     let placement = match (kind == ET_EXEC, has_interpreter, is_library) {
-        (true, ..) => Placement::Fixed,
-        (false, _, true) => Placement::Library,
-        (false, true, false) => Placement::Program,
-        (false, false, false) => Placement::Mapped,
+        (true, ..) => ImagePlacement::Fixed,
+        (false, _, true) => ImagePlacement::Library,
+        (false, true, false) => ImagePlacement::Program,
+        (false, false, false) => ImagePlacement::Mapped,
     };
-    Ok(Elf {
-        layout: Layout { placement, segments },
+    Ok(ElfFile {
+        layout: ElfLayout { placement, segments },
         needed: dynamic.needed,
         search: dynamic.search,
         is_searched_first: dynamic.is_searched_first,
@@ -116,9 +116,9 @@ where
 fn segment<H: FileHeader<Endian = Endianness>>(
     endian: Endianness,
     part: &H::ProgramHeader,
-) -> Segment {
+) -> LoadSegment {
     let flags = part.p_flags(endian);
-    Segment {
+    LoadSegment {
         offset_bytes: Bytes(part.p_offset(endian).into()),
         address: part.p_vaddr(endian).into(),
         file_bytes: Bytes(part.p_filesz(endian).into()),
@@ -129,7 +129,7 @@ fn segment<H: FileHeader<Endian = Endianness>>(
 }
 
 /// Checks that a loader can map all of these from a file of this length.
-fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
+fn check(segments: &[LoadSegment], len: u64) -> Result<(), ElfError> {
     let page = page_size::base().bytes();
     if segments.is_empty() {
         return Err(ElfError::Unmappable("it has no loadable segment"));
@@ -153,19 +153,19 @@ fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
 
 /// The dynamic entries. Empty if they cannot be read.
 #[derive(Debug, Default)]
-struct Dynamic {
+struct DynamicEntries {
     needed: Vec<String>,
     search: Option<String>,
     is_searched_first: bool,
     has_name: bool,
 }
 
-impl Dynamic {
+impl DynamicEntries {
     fn read<'data, H, R>(
         endian: Endianness,
         data: R,
         headers: &[H::ProgramHeader],
-        segments: &[Segment],
+        segments: &[LoadSegment],
     ) -> Self
     where
         H: FileHeader<Endian = Endianness>,
@@ -204,8 +204,8 @@ impl Dynamic {
 }
 
 /// Where in the file an address is.
-fn offset_of(segments: &[Segment], address: u64) -> Option<u64> {
-    let within = |s: &&Segment| address >= s.address && address - s.address < s.file_bytes.0;
+fn offset_of(segments: &[LoadSegment], address: u64) -> Option<u64> {
+    let within = |s: &&LoadSegment| address >= s.address && address - s.address < s.file_bytes.0;
     let segment = segments.iter().find(within)?;
     segment.offset_bytes.0.checked_add(address - segment.address)
 }
@@ -215,8 +215,8 @@ fn offset_of(segments: &[Segment], address: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn of_bytes(bytes: &[u8]) -> Result<Elf, ElfError> {
-        Elf::parse(bytes, bytes.len() as u64)
+    fn of_bytes(bytes: &[u8]) -> Result<ElfFile, ElfError> {
+        ElfFile::parse(bytes, bytes.len() as u64)
     }
 
     fn own() -> Vec<u8> {
@@ -225,9 +225,9 @@ mod tests {
 
     #[test]
     fn this_program_is_position_independent_with_text_and_a_library() {
-        let elf = Elf::read(&File::open("/proc/self/exe").unwrap()).unwrap();
+        let elf = ElfFile::read(&File::open("/proc/self/exe").unwrap()).unwrap();
         assert!(elf.layout.segments.iter().any(|segment| segment.is_executable));
-        if elf.layout.placement != Placement::Program {
+        if elf.layout.placement != ImagePlacement::Program {
             println!("SKIP what this program needs: it is {:?}", elf.layout.placement);
             return;
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn headers_that_no_loader_follows_are_refused() {
         let page = page_size::base().bytes();
-        let good = Segment {
+        let good = LoadSegment {
             offset_bytes: Bytes(0),
             address: 16 * page,
             file_bytes: Bytes(page),
@@ -258,11 +258,11 @@ mod tests {
         };
         assert_eq!(check(&[good], page), Ok(()));
         assert_eq!(check(&[good], page - 1), Err(ElfError::Truncated));
-        let beyond = Segment { offset_bytes: Bytes(u64::MAX), ..good };
+        let beyond = LoadSegment { offset_bytes: Bytes(u64::MAX), ..good };
         assert_eq!(check(&[beyond], page), Err(ElfError::Truncated));
-        let high = Segment { address: u64::MAX - page, ..good };
+        let high = LoadSegment { address: u64::MAX - page, ..good };
         assert!(matches!(check(&[high], page), Err(ElfError::Unmappable(_))));
-        let shifted = Segment { address: 16 * page + 8, ..good };
+        let shifted = LoadSegment { address: 16 * page + 8, ..good };
         assert!(matches!(check(&[shifted], page), Err(ElfError::Unmappable(_))));
         assert!(matches!(check(&[], page), Err(ElfError::Unmappable(_))));
     }

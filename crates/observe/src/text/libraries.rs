@@ -8,7 +8,7 @@
 //! preloaded libraries, `$LIB`, `$PLATFORM`, the search of a file by the `DT_RPATH` of those that need it,
 //! subdirectories for processors with more instructions, and the search path files of other C libraries.
 
-use super::layout::Elf;
+use super::layout::ElfFile;
 use pagewise_kernel::file_view::open_regular;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const MOST: usize = 1000;
 
 /// What programs need.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Libraries {
+pub struct NeededLibraries {
     /// The files, each once, in the loader's order.
     pub found: Vec<PathBuf>,
     /// Names without a file.
@@ -31,11 +31,13 @@ pub struct Libraries {
 
 /// The libraries of these programs and libraries, and what those need in turn.
 #[must_use]
-pub fn of_programs<'a>(programs: impl IntoIterator<Item = (&'a Path, &'a Elf)>) -> Libraries {
-    let places = Places::read();
-    let mut libraries = Libraries::default();
+pub fn of_programs<'a>(
+    programs: impl IntoIterator<Item = (&'a Path, &'a ElfFile)>,
+) -> NeededLibraries {
+    let places = LibraryPlaces::read();
+    let mut libraries = NeededLibraries::default();
     let mut seen = BTreeSet::new();
-    let mut open: VecDeque<(PathBuf, Elf)> =
+    let mut open: VecDeque<(PathBuf, ElfFile)> =
         programs.into_iter().map(|(path, elf)| (path.to_owned(), elf.clone())).collect();
     while let Some((path, elf)) = open.pop_front() {
         for name in &elf.needed {
@@ -57,14 +59,14 @@ pub fn of_programs<'a>(programs: impl IntoIterator<Item = (&'a Path, &'a Elf)>) 
 }
 
 /// Where libraries are looked for.
-struct Places {
+struct LibraryPlaces {
     /// Directories that the environment names.
     asked: Vec<PathBuf>,
     /// Paths by name, from the loader's list.
     listed: BTreeMap<String, Vec<PathBuf>>,
 }
 
-impl Places {
+impl LibraryPlaces {
     fn read() -> Self {
         let asked = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
         let listed = std::fs::read(CACHE).map_or_else(|_| BTreeMap::new(), |text| listed(&text));
@@ -72,10 +74,10 @@ impl Places {
     }
 
     /// The first file of this name that `elf`, which lies at `path`, could load.
-    fn find(&self, name: &str, path: &Path, elf: &Elf) -> Option<(PathBuf, Elf)> {
+    fn find(&self, name: &str, path: &Path, elf: &ElfFile) -> Option<(PathBuf, ElfFile)> {
         let fits = |file: PathBuf| {
             // The file chooses these names, so do not block on a FIFO or open a device.
-            let found = Elf::read(&open_regular(&file).ok()?.0).ok()?;
+            let found = ElfFile::read(&open_regular(&file).ok()?.0).ok()?;
             (found.machine == elf.machine).then_some((file, found))
         };
         if name.contains('/') {
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn this_program_needs_the_files_that_it_maps() {
         let path = std::env::current_exe().unwrap();
-        let elf = Elf::read(&File::open(&path).unwrap()).unwrap();
+        let elf = ElfFile::read(&File::open(&path).unwrap()).unwrap();
         if elf.needed.is_empty() {
             return println!("SKIP this_program_needs_the_files_that_it_maps: it is static");
         }
@@ -166,7 +168,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         mknodat(CWD, dir.path().join("libx.so"), FileType::Fifo, Mode::RWXU, 0).unwrap();
         let path = std::env::current_exe().unwrap();
-        let mut elf = Elf::read(&File::open(&path).unwrap()).unwrap();
+        let mut elf = ElfFile::read(&File::open(&path).unwrap()).unwrap();
         let fifo = dir.path().join("libx.so").to_string_lossy().into_owned();
         elf.needed = vec!["libx.so".into(), fifo.clone(), "/dev/zero".into()];
         elf.search = Some(dir.path().to_string_lossy().into_owned());
@@ -178,16 +180,16 @@ mod tests {
     fn who_comes_first_in_the_search() {
         let dir = tempfile::tempdir().unwrap();
         let path = std::env::current_exe().unwrap();
-        let elf = Elf::read(&File::open(&path).unwrap()).unwrap();
+        let elf = ElfFile::read(&File::open(&path).unwrap()).unwrap();
         let [own, asked] = ["own", "asked"].map(|name| dir.path().join(name));
         for place in [&own, &asked] {
             std::fs::create_dir(place).unwrap();
             std::fs::copy(&path, place.join("libx.so")).unwrap();
         }
-        let places = Places { asked: vec![asked.clone()], listed: BTreeMap::new() };
+        let places = LibraryPlaces { asked: vec![asked.clone()], listed: BTreeMap::new() };
         let search = Some(own.to_string_lossy().into_owned());
         for (is_searched_first, first) in [(false, &asked), (true, &own)] {
-            let elf = Elf { search: search.clone(), is_searched_first, ..elf.clone() };
+            let elf = ElfFile { search: search.clone(), is_searched_first, ..elf.clone() };
             let (found, _) = places.find("libx.so", &path, &elf).unwrap();
             assert_eq!(found, first.join("libx.so"));
         }

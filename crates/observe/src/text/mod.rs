@@ -9,7 +9,7 @@ mod layout;
 mod libraries;
 mod process;
 
-pub use heap::{Heap, look_heap};
-pub use layout::{Elf, ElfError, MOST_DYNAMIC, MOST_SEGMENTS};
-pub use libraries::{Libraries, of_programs};
-pub use process::{FileSeen, ProcessSeen, count_text, look};
+pub use heap::{ProcessHeap, look_heap};
+pub use layout::{ElfError, ElfFile, MOST_DYNAMIC, MOST_SEGMENTS};
+pub use libraries::{NeededLibraries, of_programs};
+pub use process::{FileSeen, ProcessCode, count_text, look};

@@ -10,12 +10,12 @@
 //! as its offset, as in the kernel (`vm_pgoff`).
 
 use libc::ESRCH;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::pagemap::Pagemap;
 use pagewise_kernel::proc::maps::Mapping;
 use pagewise_kernel::proc::{maps, meminfo, smaps, stat, status, tree};
 use pagewise_kernel::{SysError, page_size, thp};
-use pagewise_model::text::{AreaKind, CacheSeen, MappingSeen, SlotSeen};
+use pagewise_model::text::{CacheSeen, SlotSeen, TextAreaKind, TextMappingSeen};
 use pagewise_model::text_report::{TextCount, TextStatus};
 use pagewise_model::{Bytes, Fact};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use std::path::Path;
 
 /// A process and the files whose code it maps.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProcessSeen {
+pub struct ProcessCode {
     pub name: String,
     /// It does without huge pages (`PR_SET_THP_DISABLE`).
     pub is_disabled: bool,
@@ -33,7 +33,7 @@ pub struct ProcessSeen {
     /// The files, the largest text first.
     pub files: Vec<FileSeen>,
     /// The code that it has generated, by address.
-    pub generated: Vec<MappingSeen>,
+    pub generated: Vec<TextMappingSeen>,
 }
 
 /// One file with its mappings.
@@ -42,14 +42,14 @@ pub struct FileSeen {
     /// Its path, as the process sees it.
     pub path: String,
     /// The mappings, by address.
-    pub mappings: Vec<MappingSeen>,
+    pub mappings: Vec<TextMappingSeen>,
     /// The state of the file in the page cache.
     pub cache: CacheSeen,
 }
 
 impl FileSeen {
     fn text(&self) -> u64 {
-        let text = self.mappings.iter().filter(|mapping| mapping.kind == AreaKind::Text);
+        let text = self.mappings.iter().filter(|mapping| mapping.kind == TextAreaKind::Text);
         text.map(|mapping| mapping.end - mapping.start).sum()
     }
 }
@@ -58,7 +58,7 @@ impl FileSeen {
 ///
 /// # Errors
 /// If it does not exist, has ended meanwhile, has no memory of its own, or may not be looked at.
-pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
+pub fn look(pid: i32) -> Result<ProcessCode, SysError> {
     let began = stat::read(pid)?;
     let mappings = maps::read(pid)?;
     if mappings.is_empty() {
@@ -78,7 +78,7 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     // A kernel without huge pages reports the same for every process.
     let is_disabled = status::read(pid)?.thp_enabled == Some(false) && thp::enabled().is_ok();
     let (name, start_ticks) = (began.comm, began.start_ticks);
-    Ok(ProcessSeen { name, is_disabled, start_ticks, files, generated })
+    Ok(ProcessCode { name, is_disabled, start_ticks, files, generated })
 }
 
 fn no_memory(pid: i32, file: &str) -> SysError {
@@ -103,10 +103,10 @@ fn is_generated(mapping: &Mapping) -> bool {
     mapping.perms.exec && (mapping.is_anonymous() || is_shared)
 }
 
-fn generated_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, SysError> {
+fn generated_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<TextMappingSeen, SysError> {
     let seen = mapping_seen(pagemap, mapping)?;
     let offset = if mapping.is_anonymous() { seen.start } else { seen.offset };
-    Ok(MappingSeen { offset, ..seen })
+    Ok(TextMappingSeen { offset, ..seen })
 }
 
 /// The read-only mappings of each file that is mapped executable.
@@ -122,7 +122,7 @@ fn of_code(mappings: Vec<Mapping>) -> Vec<Vec<Mapping>> {
 
 fn file(pid: i32, pagemap: &Pagemap, mappings: &[Mapping]) -> Result<FileSeen, SysError> {
     let seen = mappings.iter().map(|mapping| mapping_seen(pagemap, mapping));
-    let seen: Vec<MappingSeen> = seen.collect::<Result<_, _>>()?;
+    let seen: Vec<TextMappingSeen> = seen.collect::<Result<_, _>>()?;
     let first = &mappings[0];
     Ok(FileSeen {
         path: first.path.to_string_lossy().into_owned(),
@@ -131,8 +131,8 @@ fn file(pid: i32, pagemap: &Pagemap, mappings: &[Mapping]) -> Result<FileSeen, S
     })
 }
 
-fn mapping_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, SysError> {
-    let kind = if mapping.perms.exec { AreaKind::Text } else { AreaKind::ReadOnly };
+fn mapping_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<TextMappingSeen, SysError> {
+    let kind = if mapping.perms.exec { TextAreaKind::Text } else { TextAreaKind::ReadOnly };
     let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
     let huge = page_size::huge().bytes();
     let mut slots = Vec::new();
@@ -149,7 +149,7 @@ fn mapping_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, Sys
             });
         }
     }
-    Ok(MappingSeen { kind, start, end, offset, slots })
+    Ok(TextMappingSeen { kind, start, end, offset, slots })
 }
 
 /// One whole slot.
@@ -181,10 +181,10 @@ fn cache_of(pid: i32, mapping: &Mapping) -> CacheSeen {
 }
 
 /// The file of a mapping, by the name that the process has for it.
-fn opened(pid: i32, mapping: &Mapping) -> Result<CachedFile, String> {
+fn opened(pid: i32, mapping: &Mapping) -> Result<PageCacheFile, String> {
     let name = mapping.path.to_string_lossy();
     let candidates = [format!("/proc/{pid}/root{name}"), name.clone().into_owned()];
-    let open = |path: &String| CachedFile::open(Path::new(path)).ok();
+    let open = |path: &String| PageCacheFile::open(Path::new(path)).ok();
     let file = candidates.iter().find_map(open).ok_or("the file cannot be opened by its name")?;
     let listed = file.view().and_then(|view| view.listed()).map_err(|e| e.to_string())?;
     if (listed.device, listed.inode) == (mapping.device, mapping.inode) {
@@ -240,7 +240,7 @@ fn counted(pid: i32, name: String) -> TextCount {
     }
 }
 
-fn add(count: &mut TextCount, entry: &smaps::Entry) {
+fn add(count: &mut TextCount, entry: &smaps::SmapsEntry) {
     count.text_bytes += entry.mapping.size();
     count.resident_bytes += entry.residency.rss;
     count.file_pmd_bytes += entry.residency.file_pmd;
@@ -248,18 +248,18 @@ fn add(count: &mut TextCount, entry: &smaps::Entry) {
     count.anon_huge_bytes += entry.residency.anon_huge;
 }
 
-fn executable(entries: &[smaps::Entry]) -> impl Iterator<Item = &smaps::Entry> {
+fn executable(entries: &[smaps::SmapsEntry]) -> impl Iterator<Item = &smaps::SmapsEntry> {
     entries.iter().filter(|entry| entry.mapping.perms.exec)
 }
 
 /// What of other mappings is of files and huge.
-fn not_text(entries: &[smaps::Entry]) -> Bytes {
+fn not_text(entries: &[smaps::SmapsEntry]) -> Bytes {
     let other = entries.iter().filter(|entry| !entry.mapping.perms.exec);
     other.fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd)
 }
 
 /// The sum over a process. `None` for kernel threads.
-fn process_of(pid: i32, entries: &[smaps::Entry]) -> Option<TextCount> {
+fn process_of(pid: i32, entries: &[smaps::SmapsEntry]) -> Option<TextCount> {
     let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
     let mut count = counted(pid, name);
     executable(entries).for_each(|entry| add(&mut count, entry));
@@ -267,7 +267,7 @@ fn process_of(pid: i32, entries: &[smaps::Entry]) -> Option<TextCount> {
 }
 
 /// The sums by file; memory of no file is one.
-fn files_of(pid: i32, entries: &[smaps::Entry]) -> Vec<TextCount> {
+fn files_of(pid: i32, entries: &[smaps::SmapsEntry]) -> Vec<TextCount> {
     let mut files: BTreeMap<String, TextCount> = BTreeMap::new();
     for entry in executable(entries) {
         let path = entry.mapping.path.to_string_lossy().into_owned();
@@ -292,7 +292,7 @@ mod tests {
         assert!(!seen.is_disabled);
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
         let file = seen.files.iter().find(|file| Path::new(&file.path) == own).unwrap();
-        let text = file.mappings.iter().find(|mapping| mapping.kind == AreaKind::Text).unwrap();
+        let text = file.mappings.iter().find(|mapping| mapping.kind == TextAreaKind::Text).unwrap();
         let huge = page_size::huge().bytes();
         let whole = (text.end / huge).saturating_sub(text.start.div_ceil(huge));
         assert_eq!(text.slots.len() as u64, whole);

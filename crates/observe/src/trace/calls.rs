@@ -5,29 +5,29 @@
 //! stop with the message [`FOREIGN`], so that their presence is known. The filter costs about 0.1 us per call
 //! of the program. Pure.
 
-use super::place::Named;
+use super::place::PathArgument;
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, c_long};
 use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, give, jump, load};
 use std::ops::RangeInclusive;
 
 /// What a call may do, as far as the look is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SyscallKind {
     /// Changes the address space.
     Memory,
     /// Opens a file, for reading or in a way that may change it, with the location of its flags.
-    Open(Named, Flags),
-    Remove(Named),
+    Open(PathArgument, FlagsArgument),
+    Remove(PathArgument),
     /// Gives a file another name.
     Rename,
     /// Makes a new name that was not there.
-    Make(Named),
+    Make(PathArgument),
     /// Gives a file one more name, which this is.
-    Link(Named),
+    Link(PathArgument),
     /// Makes the name of a Unix socket.
     Bind,
     /// Changes a file that a path names, said as this phrase.
-    Change(Named, &'static str),
+    Change(PathArgument, &'static str),
     /// Changes a file that a descriptor leads to, said as this phrase.
     ChangeOpen(&'static str),
     /// Opens a file by a handle; the third argument holds the flags.
@@ -35,21 +35,21 @@ pub(super) enum Kind {
     /// A request to a descriptor, of which [`MARKING`] change its file.
     Ioctl,
     /// Sends to an address: which argument points to it.
-    Connect(Address),
+    Connect(AddressArgument),
     /// Signals a process: the meaning of the first argument, and which argument is the signal.
-    Signal(Target, usize),
+    Signal(SignalTarget, usize),
     /// Gives an object of System V interprocess communication, or makes it.
-    Get(Ipc),
+    Get(IpcKind),
     /// Controls an object of this kind; gives the argument that holds the command.
-    Control(Ipc, usize),
+    Control(IpcKind, usize),
     /// Uses the object of this kind that the first argument names, described by this phrase.
-    Use(Ipc, &'static str),
+    Use(IpcKind, &'static str),
     /// Attaches shared memory; the third argument holds the flags.
     Attach,
     /// Acts on a POSIX message queue.
     Queue(QueueCall),
     /// Acts on a process, said as this phrase.
-    Others(Whom, &'static str),
+    Others(ProcessArgument, &'static str),
     /// Makes a socket: by [`NETLINK`] the network and more is set up.
     Socket,
     /// Makes a ring of requests that no call shows.
@@ -75,7 +75,7 @@ pub(super) enum Kind {
 
 /// Where the flags of an open are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flags {
+pub(super) enum FlagsArgument {
     Argument(usize),
     /// In the first word of the structure that the third argument points to.
     Structure,
@@ -85,7 +85,7 @@ pub(super) enum Flags {
 
 /// Where the address of a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum AddressArgument {
     /// Pointer and length in these arguments.
     Arguments(usize, usize),
     /// In the `msghdr` that the second argument points to.
@@ -96,7 +96,7 @@ pub(super) enum Address {
 
 /// Whom a signal is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum SignalTarget {
     /// A process or a group, as in kill(2).
     Process,
     Thread,
@@ -106,7 +106,7 @@ pub(super) enum Target {
 
 /// The kinds of System V interprocess communication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Ipc {
+pub(super) enum IpcKind {
     Memory,
     Messages,
     Semaphores,
@@ -125,7 +125,7 @@ pub(super) enum QueueCall {
 
 /// Where a call says which process it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum ProcessArgument {
     /// In this argument; 0 is the caller.
     Process(usize),
     /// In the second argument, of the kind that the first one says: this for a process, then group and user.
@@ -169,119 +169,119 @@ const SYS_FILE_SETATTR: c_long = 469;
 
 /// Every call that is stopped at.
 #[rustfmt::skip]
-const CALLS: &[(c_long, Kind)] = &[
-    (libc::SYS_mmap, Kind::Memory), (libc::SYS_munmap, Kind::Memory),
-    (libc::SYS_mremap, Kind::Memory), (libc::SYS_brk, Kind::Memory),
-    (libc::SYS_madvise, Kind::Memory),
-    (libc::SYS_openat, Kind::Open(Named::At, Flags::Argument(2))),
-    (libc::SYS_openat2, Kind::Open(Named::At, Flags::Structure)),
-    (libc::SYS_unlinkat, Kind::Remove(Named::At)),
-    (libc::SYS_renameat, Kind::Rename), (libc::SYS_renameat2, Kind::Rename),
-    (libc::SYS_mkdirat, Kind::Make(Named::At)), (libc::SYS_mknodat, Kind::Make(Named::At)),
-    (libc::SYS_symlinkat, Kind::Make(Named::SecondAt)), (libc::SYS_linkat, Kind::Link(Named::ThirdAt)),
-    (libc::SYS_bind, Kind::Bind), (libc::SYS_open_by_handle_at, Kind::OpenHandle),
-    (libc::SYS_truncate, Kind::Change(Named::Path, "truncated")),
-    (libc::SYS_fchmodat, Kind::Change(Named::At, "changed the mode of")),
-    (libc::SYS_fchmodat2, Kind::Change(Named::At, "changed the mode of")),
-    (libc::SYS_fchownat, Kind::Change(Named::At, "changed the owner of")),
-    (libc::SYS_utimensat, Kind::Change(Named::At, "changed the times of")),
-    (libc::SYS_setxattr, Kind::Change(Named::Path, "changed attributes of")),
-    (libc::SYS_lsetxattr, Kind::Change(Named::Path, "changed attributes of")),
-    (libc::SYS_removexattr, Kind::Change(Named::Path, "changed attributes of")),
-    (libc::SYS_lremovexattr, Kind::Change(Named::Path, "changed attributes of")),
-    (SYS_SETXATTRAT, Kind::Change(Named::At, "changed attributes of")),
-    (SYS_REMOVEXATTRAT, Kind::Change(Named::At, "changed attributes of")),
-    (SYS_FILE_SETATTR, Kind::Change(Named::At, "changed attributes of")),
-    (libc::SYS_fchmod, Kind::ChangeOpen("changed the mode of")),
-    (libc::SYS_fchown, Kind::ChangeOpen("changed the owner of")),
-    (libc::SYS_fsetxattr, Kind::ChangeOpen("changed attributes of")),
-    (libc::SYS_fremovexattr, Kind::ChangeOpen("changed attributes of")),
-    (libc::SYS_ioctl, Kind::Ioctl),
-    (libc::SYS_connect, Kind::Connect(Address::Arguments(1, 2))),
-    (libc::SYS_sendto, Kind::Connect(Address::Arguments(4, 5))),
-    (libc::SYS_sendmsg, Kind::Connect(Address::Message)),
-    (libc::SYS_sendmmsg, Kind::Connect(Address::Messages)),
-    (libc::SYS_kill, Kind::Signal(Target::Process, 1)),
-    (libc::SYS_tgkill, Kind::Signal(Target::Process, 2)),
-    (libc::SYS_tkill, Kind::Signal(Target::Thread, 1)),
-    (libc::SYS_rt_sigqueueinfo, Kind::Signal(Target::Process, 1)),
-    (libc::SYS_rt_tgsigqueueinfo, Kind::Signal(Target::Process, 2)),
-    (libc::SYS_pidfd_send_signal, Kind::Signal(Target::Descriptor, 1)),
-    (libc::SYS_shmget, Kind::Get(Ipc::Memory)), (libc::SYS_shmctl, Kind::Control(Ipc::Memory, 1)),
-    (libc::SYS_msgget, Kind::Get(Ipc::Messages)), (libc::SYS_msgctl, Kind::Control(Ipc::Messages, 1)),
-    (libc::SYS_semget, Kind::Get(Ipc::Semaphores)), (libc::SYS_semctl, Kind::Control(Ipc::Semaphores, 2)),
-    (libc::SYS_msgsnd, Kind::Use(Ipc::Messages, "sent a message to queue")),
-    (libc::SYS_msgrcv, Kind::Use(Ipc::Messages, "took a message from queue")),
-    (libc::SYS_semop, Kind::Use(Ipc::Semaphores, "changed semaphores")),
-    (libc::SYS_semtimedop, Kind::Use(Ipc::Semaphores, "changed semaphores")),
-    (libc::SYS_shmat, Kind::Attach),
-    (libc::SYS_mq_open, Kind::Queue(QueueCall::Open)), (libc::SYS_mq_unlink, Kind::Queue(QueueCall::Unlink)),
-    (libc::SYS_mq_timedsend, Kind::Queue(QueueCall::Use("sent a message to queue"))),
-    (libc::SYS_mq_timedreceive, Kind::Queue(QueueCall::Use("took a message from queue"))),
-    (libc::SYS_mq_notify, Kind::Queue(QueueCall::Use("asked for notices about messages in queue"))),
-    (libc::SYS_prlimit64, Kind::Others(Whom::Process(0), "changed the limits of")),
-    (libc::SYS_setpriority, Kind::Others(Whom::Kind(0), "changed the priority of")),
-    (libc::SYS_ioprio_set, Kind::Others(Whom::Kind(1), "changed the I/O priority of")),
-    (libc::SYS_sched_setaffinity, Kind::Others(Whom::Process(0), "changed the CPUs of")),
-    (libc::SYS_sched_setscheduler, Kind::Others(Whom::Process(0), "changed the scheduling of")),
-    (libc::SYS_sched_setparam, Kind::Others(Whom::Process(0), "changed the scheduling of")),
-    (libc::SYS_sched_setattr, Kind::Others(Whom::Process(0), "changed the scheduling of")),
-    (libc::SYS_migrate_pages, Kind::Others(Whom::Process(0), "moved the memory of")),
-    (libc::SYS_move_pages, Kind::Others(Whom::Process(0), "moved the memory of")),
-    (libc::SYS_process_vm_writev, Kind::Others(Whom::Process(0), "wrote to the memory of")),
-    (libc::SYS_ptrace, Kind::Others(Whom::Process(1), "attached to")),
-    (libc::SYS_socket, Kind::Socket), (libc::SYS_io_uring_setup, Kind::Ring),
-    (libc::SYS_add_key, Kind::AddKey),
-    (libc::SYS_keyctl, Kind::Command(0, KEY_CHANGES, "changed keys")),
-    (libc::SYS_syslog, Kind::Command(0, LOG_CHANGES, "changed the kernel's log")),
-    (libc::SYS_fsconfig, Kind::Command(1, RECONFIGURE, "changed a mount")),
-    (libc::SYS_quotactl, Kind::Quota(0)), (libc::SYS_quotactl_fd, Kind::Quota(1)),
-    (libc::SYS_acct, Kind::System("changed process accounting")),
-    (libc::SYS_kexec_load, Kind::System("loaded another kernel")),
-    (libc::SYS_kexec_file_load, Kind::System("loaded another kernel")),
-    (libc::SYS_mount, Kind::System("mounted")), (libc::SYS_umount2, Kind::System("unmounted")),
-    (libc::SYS_fsmount, Kind::System("mounted")), (libc::SYS_move_mount, Kind::System("mounted")),
-    (libc::SYS_mount_setattr, Kind::System("changed a mount")),
-    (libc::SYS_pivot_root, Kind::System("changed the root directory")),
-    (libc::SYS_reboot, Kind::System("called reboot")),
-    (libc::SYS_swapon, Kind::System("changed swap")), (libc::SYS_swapoff, Kind::System("changed swap")),
-    (libc::SYS_sethostname, Kind::System("changed the host name")),
-    (libc::SYS_settimeofday, Kind::System("set the clock")),
-    (libc::SYS_clock_settime, Kind::System("set the clock")),
-    (libc::SYS_adjtimex, Kind::Clock(0)), (libc::SYS_clock_adjtime, Kind::Clock(1)),
-    (libc::SYS_setdomainname, Kind::System("changed the domain name")),
-    (libc::SYS_init_module, Kind::System("loaded a kernel module")),
-    (libc::SYS_finit_module, Kind::System("loaded a kernel module")),
-    (libc::SYS_delete_module, Kind::System("removed a kernel module")),
-    (libc::SYS_vmsplice, Kind::Pipe), (libc::SYS_fcntl, Kind::Pipe),
-    (libc::SYS_execve, Kind::Exec), (libc::SYS_execveat, Kind::Exec),
-    (libc::SYS_exit_group, Kind::ExitGroup),
+const CALLS: &[(c_long, SyscallKind)] = &[
+    (libc::SYS_mmap, SyscallKind::Memory), (libc::SYS_munmap, SyscallKind::Memory),
+    (libc::SYS_mremap, SyscallKind::Memory), (libc::SYS_brk, SyscallKind::Memory),
+    (libc::SYS_madvise, SyscallKind::Memory),
+    (libc::SYS_openat, SyscallKind::Open(PathArgument::At, FlagsArgument::Argument(2))),
+    (libc::SYS_openat2, SyscallKind::Open(PathArgument::At, FlagsArgument::Structure)),
+    (libc::SYS_unlinkat, SyscallKind::Remove(PathArgument::At)),
+    (libc::SYS_renameat, SyscallKind::Rename), (libc::SYS_renameat2, SyscallKind::Rename),
+    (libc::SYS_mkdirat, SyscallKind::Make(PathArgument::At)), (libc::SYS_mknodat, SyscallKind::Make(PathArgument::At)),
+    (libc::SYS_symlinkat, SyscallKind::Make(PathArgument::SecondAt)), (libc::SYS_linkat, SyscallKind::Link(PathArgument::ThirdAt)),
+    (libc::SYS_bind, SyscallKind::Bind), (libc::SYS_open_by_handle_at, SyscallKind::OpenHandle),
+    (libc::SYS_truncate, SyscallKind::Change(PathArgument::Path, "truncated")),
+    (libc::SYS_fchmodat, SyscallKind::Change(PathArgument::At, "changed the mode of")),
+    (libc::SYS_fchmodat2, SyscallKind::Change(PathArgument::At, "changed the mode of")),
+    (libc::SYS_fchownat, SyscallKind::Change(PathArgument::At, "changed the owner of")),
+    (libc::SYS_utimensat, SyscallKind::Change(PathArgument::At, "changed the times of")),
+    (libc::SYS_setxattr, SyscallKind::Change(PathArgument::Path, "changed attributes of")),
+    (libc::SYS_lsetxattr, SyscallKind::Change(PathArgument::Path, "changed attributes of")),
+    (libc::SYS_removexattr, SyscallKind::Change(PathArgument::Path, "changed attributes of")),
+    (libc::SYS_lremovexattr, SyscallKind::Change(PathArgument::Path, "changed attributes of")),
+    (SYS_SETXATTRAT, SyscallKind::Change(PathArgument::At, "changed attributes of")),
+    (SYS_REMOVEXATTRAT, SyscallKind::Change(PathArgument::At, "changed attributes of")),
+    (SYS_FILE_SETATTR, SyscallKind::Change(PathArgument::At, "changed attributes of")),
+    (libc::SYS_fchmod, SyscallKind::ChangeOpen("changed the mode of")),
+    (libc::SYS_fchown, SyscallKind::ChangeOpen("changed the owner of")),
+    (libc::SYS_fsetxattr, SyscallKind::ChangeOpen("changed attributes of")),
+    (libc::SYS_fremovexattr, SyscallKind::ChangeOpen("changed attributes of")),
+    (libc::SYS_ioctl, SyscallKind::Ioctl),
+    (libc::SYS_connect, SyscallKind::Connect(AddressArgument::Arguments(1, 2))),
+    (libc::SYS_sendto, SyscallKind::Connect(AddressArgument::Arguments(4, 5))),
+    (libc::SYS_sendmsg, SyscallKind::Connect(AddressArgument::Message)),
+    (libc::SYS_sendmmsg, SyscallKind::Connect(AddressArgument::Messages)),
+    (libc::SYS_kill, SyscallKind::Signal(SignalTarget::Process, 1)),
+    (libc::SYS_tgkill, SyscallKind::Signal(SignalTarget::Process, 2)),
+    (libc::SYS_tkill, SyscallKind::Signal(SignalTarget::Thread, 1)),
+    (libc::SYS_rt_sigqueueinfo, SyscallKind::Signal(SignalTarget::Process, 1)),
+    (libc::SYS_rt_tgsigqueueinfo, SyscallKind::Signal(SignalTarget::Process, 2)),
+    (libc::SYS_pidfd_send_signal, SyscallKind::Signal(SignalTarget::Descriptor, 1)),
+    (libc::SYS_shmget, SyscallKind::Get(IpcKind::Memory)), (libc::SYS_shmctl, SyscallKind::Control(IpcKind::Memory, 1)),
+    (libc::SYS_msgget, SyscallKind::Get(IpcKind::Messages)), (libc::SYS_msgctl, SyscallKind::Control(IpcKind::Messages, 1)),
+    (libc::SYS_semget, SyscallKind::Get(IpcKind::Semaphores)), (libc::SYS_semctl, SyscallKind::Control(IpcKind::Semaphores, 2)),
+    (libc::SYS_msgsnd, SyscallKind::Use(IpcKind::Messages, "sent a message to queue")),
+    (libc::SYS_msgrcv, SyscallKind::Use(IpcKind::Messages, "took a message from queue")),
+    (libc::SYS_semop, SyscallKind::Use(IpcKind::Semaphores, "changed semaphores")),
+    (libc::SYS_semtimedop, SyscallKind::Use(IpcKind::Semaphores, "changed semaphores")),
+    (libc::SYS_shmat, SyscallKind::Attach),
+    (libc::SYS_mq_open, SyscallKind::Queue(QueueCall::Open)), (libc::SYS_mq_unlink, SyscallKind::Queue(QueueCall::Unlink)),
+    (libc::SYS_mq_timedsend, SyscallKind::Queue(QueueCall::Use("sent a message to queue"))),
+    (libc::SYS_mq_timedreceive, SyscallKind::Queue(QueueCall::Use("took a message from queue"))),
+    (libc::SYS_mq_notify, SyscallKind::Queue(QueueCall::Use("asked for notices about messages in queue"))),
+    (libc::SYS_prlimit64, SyscallKind::Others(ProcessArgument::Process(0), "changed the limits of")),
+    (libc::SYS_setpriority, SyscallKind::Others(ProcessArgument::Kind(0), "changed the priority of")),
+    (libc::SYS_ioprio_set, SyscallKind::Others(ProcessArgument::Kind(1), "changed the I/O priority of")),
+    (libc::SYS_sched_setaffinity, SyscallKind::Others(ProcessArgument::Process(0), "changed the CPUs of")),
+    (libc::SYS_sched_setscheduler, SyscallKind::Others(ProcessArgument::Process(0), "changed the scheduling of")),
+    (libc::SYS_sched_setparam, SyscallKind::Others(ProcessArgument::Process(0), "changed the scheduling of")),
+    (libc::SYS_sched_setattr, SyscallKind::Others(ProcessArgument::Process(0), "changed the scheduling of")),
+    (libc::SYS_migrate_pages, SyscallKind::Others(ProcessArgument::Process(0), "moved the memory of")),
+    (libc::SYS_move_pages, SyscallKind::Others(ProcessArgument::Process(0), "moved the memory of")),
+    (libc::SYS_process_vm_writev, SyscallKind::Others(ProcessArgument::Process(0), "wrote to the memory of")),
+    (libc::SYS_ptrace, SyscallKind::Others(ProcessArgument::Process(1), "attached to")),
+    (libc::SYS_socket, SyscallKind::Socket), (libc::SYS_io_uring_setup, SyscallKind::Ring),
+    (libc::SYS_add_key, SyscallKind::AddKey),
+    (libc::SYS_keyctl, SyscallKind::Command(0, KEY_CHANGES, "changed keys")),
+    (libc::SYS_syslog, SyscallKind::Command(0, LOG_CHANGES, "changed the kernel's log")),
+    (libc::SYS_fsconfig, SyscallKind::Command(1, RECONFIGURE, "changed a mount")),
+    (libc::SYS_quotactl, SyscallKind::Quota(0)), (libc::SYS_quotactl_fd, SyscallKind::Quota(1)),
+    (libc::SYS_acct, SyscallKind::System("changed process accounting")),
+    (libc::SYS_kexec_load, SyscallKind::System("loaded another kernel")),
+    (libc::SYS_kexec_file_load, SyscallKind::System("loaded another kernel")),
+    (libc::SYS_mount, SyscallKind::System("mounted")), (libc::SYS_umount2, SyscallKind::System("unmounted")),
+    (libc::SYS_fsmount, SyscallKind::System("mounted")), (libc::SYS_move_mount, SyscallKind::System("mounted")),
+    (libc::SYS_mount_setattr, SyscallKind::System("changed a mount")),
+    (libc::SYS_pivot_root, SyscallKind::System("changed the root directory")),
+    (libc::SYS_reboot, SyscallKind::System("called reboot")),
+    (libc::SYS_swapon, SyscallKind::System("changed swap")), (libc::SYS_swapoff, SyscallKind::System("changed swap")),
+    (libc::SYS_sethostname, SyscallKind::System("changed the host name")),
+    (libc::SYS_settimeofday, SyscallKind::System("set the clock")),
+    (libc::SYS_clock_settime, SyscallKind::System("set the clock")),
+    (libc::SYS_adjtimex, SyscallKind::Clock(0)), (libc::SYS_clock_adjtime, SyscallKind::Clock(1)),
+    (libc::SYS_setdomainname, SyscallKind::System("changed the domain name")),
+    (libc::SYS_init_module, SyscallKind::System("loaded a kernel module")),
+    (libc::SYS_finit_module, SyscallKind::System("loaded a kernel module")),
+    (libc::SYS_delete_module, SyscallKind::System("removed a kernel module")),
+    (libc::SYS_vmsplice, SyscallKind::Pipe), (libc::SYS_fcntl, SyscallKind::Pipe),
+    (libc::SYS_execve, SyscallKind::Exec), (libc::SYS_execveat, SyscallKind::Exec),
+    (libc::SYS_exit_group, SyscallKind::ExitGroup),
 ];
 
 /// Calls that exist on x86-64 but not on every architecture.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const OLD_CALLS: &[(c_long, Kind)] = &[
-    (libc::SYS_open, Kind::Open(Named::Path, Flags::Argument(1))),
-    (libc::SYS_creat, Kind::Open(Named::Path, Flags::Creat)),
-    (libc::SYS_unlink, Kind::Remove(Named::Path)), (libc::SYS_rmdir, Kind::Remove(Named::Path)),
-    (libc::SYS_rename, Kind::Rename),
-    (libc::SYS_mkdir, Kind::Make(Named::Path)), (libc::SYS_mknod, Kind::Make(Named::Path)),
-    (libc::SYS_symlink, Kind::Make(Named::SecondPath)), (libc::SYS_link, Kind::Link(Named::SecondPath)),
-    (libc::SYS_chmod, Kind::Change(Named::Path, "changed the mode of")),
-    (libc::SYS_chown, Kind::Change(Named::Path, "changed the owner of")),
-    (libc::SYS_lchown, Kind::Change(Named::Path, "changed the owner of")),
-    (libc::SYS_utime, Kind::Change(Named::Path, "changed the times of")),
-    (libc::SYS_utimes, Kind::Change(Named::Path, "changed the times of")),
-    (libc::SYS_futimesat, Kind::Change(Named::At, "changed the times of")),
+const OLD_CALLS: &[(c_long, SyscallKind)] = &[
+    (libc::SYS_open, SyscallKind::Open(PathArgument::Path, FlagsArgument::Argument(1))),
+    (libc::SYS_creat, SyscallKind::Open(PathArgument::Path, FlagsArgument::Creat)),
+    (libc::SYS_unlink, SyscallKind::Remove(PathArgument::Path)), (libc::SYS_rmdir, SyscallKind::Remove(PathArgument::Path)),
+    (libc::SYS_rename, SyscallKind::Rename),
+    (libc::SYS_mkdir, SyscallKind::Make(PathArgument::Path)), (libc::SYS_mknod, SyscallKind::Make(PathArgument::Path)),
+    (libc::SYS_symlink, SyscallKind::Make(PathArgument::SecondPath)), (libc::SYS_link, SyscallKind::Link(PathArgument::SecondPath)),
+    (libc::SYS_chmod, SyscallKind::Change(PathArgument::Path, "changed the mode of")),
+    (libc::SYS_chown, SyscallKind::Change(PathArgument::Path, "changed the owner of")),
+    (libc::SYS_lchown, SyscallKind::Change(PathArgument::Path, "changed the owner of")),
+    (libc::SYS_utime, SyscallKind::Change(PathArgument::Path, "changed the times of")),
+    (libc::SYS_utimes, SyscallKind::Change(PathArgument::Path, "changed the times of")),
+    (libc::SYS_futimesat, SyscallKind::Change(PathArgument::At, "changed the times of")),
 ];
 
-fn all() -> impl Iterator<Item = &'static (c_long, Kind)> {
+fn all() -> impl Iterator<Item = &'static (c_long, SyscallKind)> {
     CALLS.iter().chain(OLD_CALLS)
 }
 
 /// The kind of call `number`. `None` if the look does not stop at it.
-pub(super) fn kind(number: i64) -> Option<Kind> {
+pub(super) fn kind(number: i64) -> Option<SyscallKind> {
     all().find(|(n, _)| *n == number).map(|(_, kind)| *kind)
 }
 
@@ -333,18 +333,18 @@ pub(super) fn filter(input: Vec<libc::sock_filter>) -> Vec<libc::sock_filter> {
 }
 
 /// The filter instructions for one call.
-fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
+fn body(number: c_long, kind: SyscallKind) -> Vec<libc::sock_filter> {
     let argument = |index: usize| seccomp::argument(index as u32);
     let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
     let writing = jump(BPF_JSET, WRITING as u32, 0, 1);
     let writing_or_stay = jump(BPF_JSET, WRITING as u32, 1, 0);
     let no_content = jump(BPF_JSET, NO_CONTENT as u32, 1, 0);
     match (number, kind) {
-        (_, Kind::Open(_, Flags::Argument(index))) => {
+        (_, SyscallKind::Open(_, FlagsArgument::Argument(index))) => {
             vec![argument(index), writing_or_stay, no_content, stop, allow]
         }
-        (_, Kind::OpenHandle) => vec![argument(2), writing, stop, allow],
-        (_, Kind::Ioctl) => vec![
+        (_, SyscallKind::OpenHandle) => vec![argument(2), writing, stop, allow],
+        (_, SyscallKind::Ioctl) => vec![
             argument(1),
             jump(BPF_JEQ, MARKING[0], 4, 0),
             jump(BPF_JEQ, MARKING[1], 3, 0),
@@ -353,7 +353,7 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
             allow,
             stop,
         ],
-        (_, Kind::Socket) => vec![argument(0), jump(BPF_JEQ, NETLINK, 0, 1), stop, allow],
+        (_, SyscallKind::Socket) => vec![argument(0), jump(BPF_JEQ, NETLINK, 0, 1), stop, allow],
         (libc::SYS_ptrace, _) => vec![
             argument(0),
             jump(BPF_JEQ, ATTACHING[0] as u32, 1, 0),
@@ -369,7 +369,7 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
             allow,
         ],
         // 0 is the caller.
-        (_, Kind::Others(Whom::Process(index), _)) => {
+        (_, SyscallKind::Others(ProcessArgument::Process(index), _)) => {
             vec![argument(index), jump(BPF_JEQ, 0, 0, 1), allow, stop]
         }
         (libc::SYS_sendto, _) => {
@@ -420,7 +420,7 @@ mod tests {
                 libc::SYS_ptrace => args[0] = ATTACHING[1] as u32,
                 _ => {}
             }
-            if kind == Kind::Ioctl {
+            if kind == SyscallKind::Ioctl {
                 for request in [0x8914, *NETWORK.start(), *NETWORK.end(), MARKING[0], MARKING[1]] {
                     args[1] = request;
                     assert_eq!(run(number as u32, ARCHITECTURE, args), stop);

@@ -7,8 +7,8 @@
 //!
 //! Not seen: a use by another thread in a call that began before the process got the descriptor.
 
-use super::effects::Intent;
-use super::input::{self, Use};
+use super::effects::CallIntent;
+use super::input::{self, DescriptorUse};
 use super::netlink;
 use super::place::{Identity, identity};
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use std::fs;
 
 /// Such descriptors that the tree has.
 #[derive(Debug, Default)]
-pub(super) struct Descriptors {
+pub(super) struct TreeDescriptors {
     /// The standard input that stands in for another.
     input: Option<Identity>,
     /// Sockets for netlink and their protocols.
@@ -25,7 +25,7 @@ pub(super) struct Descriptors {
     closely: HashSet<i32>,
 }
 
-impl Descriptors {
+impl TreeDescriptors {
     /// Creates the state for the tree of `root`, whose standard input is a stand-in if it `has_ended`.
     pub(super) fn new(root: i32, has_ended: bool) -> Self {
         let input = if has_ended { identity_of(root, 0) } else { None };
@@ -75,14 +75,14 @@ impl Descriptors {
     ) -> Option<&'static str> {
         let input = self.input?;
         match input::used(tid, number, args)? {
-            Use::Copies(fd) => {
+            DescriptorUse::Copies(fd) => {
                 if identity_of(tid, fd) == Some(input) {
                     self.closely.insert(pid);
                 }
                 None
             }
-            Use::Opens(found) => (found == input).then_some("open"),
-            Use::Reads(name, fds) => {
+            DescriptorUse::Opens(found) => (found == input).then_some("open"),
+            DescriptorUse::Reads(name, fds) => {
                 let may_be = |fd: &i32| *fd == 0 || self.closely(pid);
                 fds.into_iter()
                     .filter(may_be)
@@ -93,13 +93,13 @@ impl Descriptors {
     }
 
     /// The effect of what a call sends by netlink. `None` if it changes nothing.
-    pub(super) fn sends(&self, tid: i32, number: i64, args: &[u64; 6]) -> Option<Intent> {
+    pub(super) fn sends(&self, tid: i32, number: i64, args: &[u64; 6]) -> Option<CallIntent> {
         if self.netlink.is_empty() || !netlink::sends(number) {
             return None;
         }
         let protocol = *self.netlink.get(&identity_of(tid, args[0] as i32)?)?;
         let changes = netlink::sends_change(tid, number, args, protocol);
-        let intent = || Intent::on("changed the network by netlink", netlink::name(protocol));
+        let intent = || CallIntent::on("changed the network by netlink", netlink::name(protocol));
         changes.then(intent)
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let ends = pipe().unwrap();
         let fd = ends.0.as_raw_fd();
-        let mut all = Descriptors { input: identity_of(pid, fd), ..Descriptors::default() };
+        let mut all = TreeDescriptors { input: identity_of(pid, fd), ..TreeDescriptors::default() };
         let mut reads = |number, fd: i32| {
             let used = all.uses_input(pid, pid, number, &[fd as u64, 0, 0, 0, 0, 0]);
             (used, all.closely(pid))

@@ -8,10 +8,10 @@
 mod beyond;
 mod written;
 
-use super::calls::{Flags, Ipc, Kind, MARKING, WRITING};
-use super::place::Named;
+use super::calls::{FlagsArgument, IpcKind, MARKING, SyscallKind, WRITING};
+use super::place::PathArgument;
 use super::place::{
-    self, Identity, Name, Place, identity, is_device, is_lasting, is_memory, viewed_process,
+    self, Identity, Name, NamedFile, identity, is_device, is_lasting, is_memory, viewed_process,
 };
 use super::reach;
 use pagewise_kernel::page_size;
@@ -19,11 +19,11 @@ use pagewise_model::look::SideEffect;
 use pagewise_tracee::ptrace::read_u64;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use written::Written;
+use written::WrittenFiles;
 
 /// What will have happened if the call that was seen to begin succeeds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Intent {
+pub(super) struct CallIntent {
     /// Action and subject, if it is an effect.
     effect: Option<(String, String)>,
     /// A name that becomes the tree's own.
@@ -35,7 +35,7 @@ pub(super) struct Intent {
     /// The result is a descriptor of a file that could not be known before.
     opens_unknown: bool,
     /// The result is an object, new unless it is one of these.
-    gets: Option<(Ipc, Vec<i64>)>,
+    gets: Option<(IpcKind, Vec<i64>)>,
     /// A large file that then is open for reading.
     reads: Option<(Identity, PathBuf)>,
     /// A file that then is open for writing.
@@ -48,7 +48,7 @@ pub(super) struct Intent {
     pub(super) netlink: Option<i32>,
 }
 
-impl Intent {
+impl CallIntent {
     /// To do this to that.
     pub(super) fn on(action: &str, subject: String) -> Self {
         Self { effect: Some((action.to_owned(), subject)), ..Self::default() }
@@ -57,21 +57,21 @@ impl Intent {
 
 /// Effects and the state used to judge them.
 #[derive(Debug, Default)]
-pub(super) struct Effects {
+pub(super) struct TreeEffects {
     scratch: Vec<PathBuf>,
     /// Every id that was a process or a thread of the tree.
     tree: HashSet<i32>,
     made: HashSet<Identity>,
     names: HashSet<Name>,
     queues: HashSet<PathBuf>,
-    objects: HashSet<(Ipc, i64)>,
+    objects: HashSet<(IpcKind, i64)>,
     found: Vec<SideEffect>,
     reads: BTreeMap<Identity, PathBuf>,
     writes: HashSet<Identity>,
-    written: Written,
+    written: WrittenFiles,
 }
 
-impl Effects {
+impl TreeEffects {
     pub(super) fn new(scratch: &[PathBuf]) -> Self {
         let scratch = scratch
             .iter()
@@ -129,47 +129,49 @@ impl Effects {
         &self,
         tid: i32,
         pid: i32,
-        kind: Kind,
+        kind: SyscallKind,
         args: &[u64; 6],
         number: i64,
-    ) -> Option<Intent> {
+    ) -> Option<CallIntent> {
         match kind {
-            Kind::Open(named, flags) => self.begin_open(tid, named, flags, args),
-            Kind::OpenHandle => Some(Intent { opens_unknown: true, ..Intent::default() }),
-            Kind::Remove(named) => {
+            SyscallKind::Open(named, flags) => self.begin_open(tid, named, flags, args),
+            SyscallKind::OpenHandle => {
+                Some(CallIntent { opens_unknown: true, ..CallIntent::default() })
+            }
+            SyscallKind::Remove(named) => {
                 let place = place::named(tid, named, args)?;
                 let removed = place.own.as_ref()?;
                 let action = if removed.is_dir() { "removed directory" } else { "removed" };
                 self.own_effect(action, &place)
             }
-            Kind::Rename => self.begin_rename(tid, args, number),
-            Kind::Make(named) => Some(make(place::named(tid, named, args)?)),
-            Kind::Bind => Some(make(place::of_path(tid, &reach::bound_path(tid, args)?))),
-            Kind::Link(named) => {
+            SyscallKind::Rename => self.begin_rename(tid, args, number),
+            SyscallKind::Make(named) => Some(make(place::named(tid, named, args)?)),
+            SyscallKind::Bind => Some(make(place::of_path(tid, &reach::bound_path(tid, args)?))),
+            SyscallKind::Link(named) => {
                 let names = place::named(tid, named, args)?.name;
-                Some(Intent { names, ..Intent::default() })
+                Some(CallIntent { names, ..CallIntent::default() })
             }
-            Kind::Change(named, action) => {
+            SyscallKind::Change(named, action) => {
                 self.node_effect(action, &place::named(tid, named, args)?)
             }
-            Kind::Ioctl if MARKING.contains(&(args[1] as u32)) => {
+            SyscallKind::Ioctl if MARKING.contains(&(args[1] as u32)) => {
                 self.node_effect("changed attributes of", &place::opened(tid, args[0] as i32)?)
             }
-            Kind::ChangeOpen(action) => {
+            SyscallKind::ChangeOpen(action) => {
                 self.node_effect(action, &place::opened(tid, args[0] as i32)?)
             }
-            Kind::Memory => self.begin_map(tid, args),
+            SyscallKind::Memory => self.begin_map(tid, args),
             _ => self.begin_beyond(tid, pid, kind, args, number),
         }
     }
 
     /// A call by a table that is not understood, `None` when that is known of `pid` already.
-    pub(super) fn begin_foreign(&self, pid: i32) -> Option<Intent> {
+    pub(super) fn begin_foreign(&self, pid: i32) -> Option<CallIntent> {
         self.begin_unseen(pid, FOREIGN_CALLS)
     }
 
     /// The call came back with `result`.
-    pub(super) fn end(&mut self, tid: i32, pid: i32, intent: Intent, result: i64) {
+    pub(super) fn end(&mut self, tid: i32, pid: i32, intent: CallIntent, result: i64) {
         let under_way = result == i64::from(-libc::EINPROGRESS);
         if result < 0 && !under_way {
             return;
@@ -201,7 +203,7 @@ impl Effects {
         }
         if intent.opens_unknown
             && let Some(place) = place::opened(tid, result as i32)
-            && let Some(Intent { effect: Some(effect), .. }) =
+            && let Some(CallIntent { effect: Some(effect), .. }) =
                 self.target_effect("opened for writing", &place)
         {
             self.note(pid, effect);
@@ -220,36 +222,44 @@ impl Effects {
 
     /// A file that is mapped shared and writable. If the tree opened it for writing, that open was the
     /// effect.
-    fn begin_map(&self, tid: i32, args: &[u64; 6]) -> Option<Intent> {
+    fn begin_map(&self, tid: i32, args: &[u64; 6]) -> Option<CallIntent> {
         let place = place::opened(tid, args[4] as i32)?;
         let known = self.writes.contains(&identity(place.target.as_ref()?));
         (!known).then(|| self.target_effect("mapped for writing", &place))?
     }
 
-    fn begin_open(&self, tid: i32, named: Named, flags: Flags, args: &[u64; 6]) -> Option<Intent> {
+    fn begin_open(
+        &self,
+        tid: i32,
+        named: PathArgument,
+        flags: FlagsArgument,
+        args: &[u64; 6],
+    ) -> Option<CallIntent> {
         let flags = match flags {
-            Flags::Argument(index) => args[index],
-            Flags::Structure => read_u64(tid, args[2]).ok()?,
-            Flags::Creat => WRITING,
+            FlagsArgument::Argument(index) => args[index],
+            FlagsArgument::Structure => read_u64(tid, args[2]).ok()?,
+            FlagsArgument::Creat => WRITING,
         };
         let place = place::named(tid, named, args)?;
         if flags & WRITING == 0 {
             let reads = Some(large_file(&place)?);
-            return Some(Intent { reads, ..Intent::default() });
+            return Some(CallIntent { reads, ..CallIntent::default() });
         }
         let writes = place.target.as_ref().map(identity);
         let intent = self.begin_write(flags, place)?;
-        Some(Intent { writes, ..intent })
+        Some(CallIntent { writes, ..intent })
     }
 
-    fn begin_write(&self, flags: u64, place: Place) -> Option<Intent> {
+    fn begin_write(&self, flags: u64, place: NamedFile) -> Option<CallIntent> {
         match &place.target {
             None => {
                 // A dangling link is an existing name. Its target is new.
                 let names = place.name.filter(|_| place.own.is_none());
-                Some(Intent { opens_new: true, names, ..Intent::default() })
+                Some(CallIntent { opens_new: true, names, ..CallIntent::default() })
             }
-            Some(meta) if meta.is_dir() => Some(Intent { opens_new: true, ..Intent::default() }),
+            Some(meta) if meta.is_dir() => {
+                Some(CallIntent { opens_new: true, ..CallIntent::default() })
+            }
             Some(meta) if meta.is_file() && flags & libc::O_TRUNC as u64 != 0 => {
                 self.target_effect("truncated", &place)
             }
@@ -260,11 +270,11 @@ impl Effects {
         }
     }
 
-    fn begin_rename(&self, tid: i32, args: &[u64; 6], number: i64) -> Option<Intent> {
+    fn begin_rename(&self, tid: i32, args: &[u64; 6], number: i64) -> Option<CallIntent> {
         let (from, to) = if number == old_rename() {
-            (Named::Path, Named::SecondPath)
+            (PathArgument::Path, PathArgument::SecondPath)
         } else {
-            (Named::At, Named::ThirdAt)
+            (PathArgument::At, PathArgument::ThirdAt)
         };
         let (from, to) = (place::named(tid, from, args)?, place::named(tid, to, args)?);
         let mut intent = self
@@ -277,7 +287,7 @@ impl Effects {
     }
 
     /// The effect on the object with this name itself, unless it is the tree's own.
-    fn own_effect(&self, action: &str, place: &Place) -> Option<Intent> {
+    fn own_effect(&self, action: &str, place: &NamedFile) -> Option<CallIntent> {
         let own = place.own.as_ref()?;
         let node = if is_device(own) { " the device node" } else { "" };
         let named = place.name.as_ref().is_some_and(|name| self.names.contains(name));
@@ -289,7 +299,7 @@ impl Effects {
 
     /// The effect on the metadata of the name's target. A device, pipe or socket has metadata too, if it has
     /// a name.
-    fn node_effect(&self, action: &str, place: &Place) -> Option<Intent> {
+    fn node_effect(&self, action: &str, place: &NamedFile) -> Option<CallIntent> {
         let target = place.target.as_ref()?;
         if is_lasting(target) || action == TIMES {
             return self.target_effect(action, place);
@@ -301,7 +311,7 @@ impl Effects {
     }
 
     /// The effect on the name's target, unless it is the tree's own.
-    fn target_effect(&self, action: &str, place: &Place) -> Option<Intent> {
+    fn target_effect(&self, action: &str, place: &NamedFile) -> Option<CallIntent> {
         let target = place.target.as_ref()?;
         if self.made.contains(&identity(target)) || !is_lasting(target) {
             return None;
@@ -332,18 +342,18 @@ const fn old_rename() -> i64 {
 }
 
 /// A regular file that is large enough for a huge page, and its path.
-fn large_file(place: &Place) -> Option<(Identity, PathBuf)> {
+fn large_file(place: &NamedFile) -> Option<(Identity, PathBuf)> {
     let target = place.target.as_ref()?;
     let is_large = target.is_file() && target.len() >= page_size::huge().bytes();
     is_large.then(|| (identity(target), place.led()))
 }
 
-fn effect(action: &str, subject: String) -> Option<Intent> {
-    Some(Intent::on(action, subject))
+fn effect(action: &str, subject: String) -> Option<CallIntent> {
+    Some(CallIntent::on(action, subject))
 }
 
-fn make(place: Place) -> Intent {
-    Intent { names: place.name, makes: Some(place.path), ..Intent::default() }
+fn make(place: NamedFile) -> CallIntent {
+    CallIntent { names: place.name, makes: Some(place.path), ..CallIntent::default() }
 }
 
 #[cfg(test)]
@@ -352,12 +362,12 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::FileTypeExt;
 
-    fn opens_for_writing(path: &Path) -> Option<Intent> {
+    fn opens_for_writing(path: &Path) -> Option<CallIntent> {
         let path = [path.as_os_str().as_bytes(), b"\0"].concat();
         let args = [path.as_ptr() as u64, libc::O_WRONLY as u64, 0, 0, 0, 0];
-        let kind = Kind::Open(Named::Path, Flags::Argument(1));
+        let kind = SyscallKind::Open(PathArgument::Path, FlagsArgument::Argument(1));
         let pid = std::process::id() as i32;
-        Effects::default().begin(pid, pid, kind, &args, libc::SYS_open)
+        TreeEffects::default().begin(pid, pid, kind, &args, libc::SYS_open)
     }
 
     #[test]
@@ -378,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_signal_of_a_thread_is_its_third_argument() {
-        let mut effects = Effects::default();
+        let mut effects = TreeEffects::default();
         effects.join(7, 7);
         let sends = |number: i64, args: [u64; 6]| {
             let kind = super::super::calls::kind(number).unwrap();
@@ -392,18 +402,18 @@ mod tests {
 
     #[test]
     fn objects_of_others_are_not_to_be_removed() {
-        let mut effects = Effects::default();
-        let gets = Some((Ipc::Memory, vec![7]));
-        effects.end(1, 1, Intent { gets: gets.clone(), ..Intent::default() }, 7);
-        effects.end(1, 1, Intent { gets, ..Intent::default() }, 8);
-        assert!(effects.object_effect(Ipc::Memory, 7, "removed").is_some());
-        assert!(effects.object_effect(Ipc::Memory, 8, "removed").is_none());
-        assert!(effects.object_effect(Ipc::Semaphores, 8, "removed").is_some());
+        let mut effects = TreeEffects::default();
+        let gets = Some((IpcKind::Memory, vec![7]));
+        effects.end(1, 1, CallIntent { gets: gets.clone(), ..CallIntent::default() }, 7);
+        effects.end(1, 1, CallIntent { gets, ..CallIntent::default() }, 8);
+        assert!(effects.object_effect(IpcKind::Memory, 7, "removed").is_some());
+        assert!(effects.object_effect(IpcKind::Memory, 8, "removed").is_none());
+        assert!(effects.object_effect(IpcKind::Semaphores, 8, "removed").is_some());
     }
 
     #[test]
     fn foreign_calls_are_reported_once() {
-        let mut effects = Effects::default();
+        let mut effects = TreeEffects::default();
         let pid = std::process::id() as i32;
         let intent = effects.begin_foreign(pid).unwrap();
         effects.end(pid, pid, intent.clone(), i64::from(-libc::ENOSYS));

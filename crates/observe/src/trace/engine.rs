@@ -4,51 +4,51 @@ mod call_stops;
 mod sampling;
 
 use super::calls;
-use super::descriptors::Descriptors;
-use super::effects::Effects;
-use super::files::Files;
-use super::footprint::Footprints;
-use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
-use super::pattern::{self, Sampler};
-use super::pipes::Pipes;
-use super::thread::Thread;
+use super::descriptors::TreeDescriptors;
+use super::effects::TreeEffects;
+use super::files::TreeFiles;
+use super::footprint::FootprintRecord;
+use super::image::{RunningImage, count_descriptors, minor_faults, rights_of_its_own};
+use super::pattern::{self, PatternSampler};
+use super::pipes::TreePipes;
+use super::thread::TracedThread;
 use super::{TraceError, TraceOptions};
 use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
-use pagewise_model::look::{ProcessSeen, Traced};
-use pagewise_model::usage::Ended;
+use pagewise_model::look::{TracedLook, TracedProcess};
+use pagewise_model::usage::ProgramEnd;
 use pagewise_tracee::inject;
-use pagewise_tracee::ptrace::{Stop, request};
+use pagewise_tracee::ptrace::{PtraceStop, request};
 use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// At which calls the tree stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum StopMode {
     /// At those that the filter picks.
     Filter,
     /// At all.
     EveryCall,
 }
 
-pub(super) struct Engine {
+pub(super) struct TraceEngine {
     root: i32,
-    mode: Mode,
-    threads: HashMap<i32, Thread>,
-    images: BTreeMap<i32, Image>,
-    closed: Vec<(usize, ProcessSeen)>,
+    mode: StopMode,
+    threads: HashMap<i32, TracedThread>,
+    images: BTreeMap<i32, RunningImage>,
+    closed: Vec<(usize, TracedProcess)>,
     appeared: usize,
     most: u32,
-    pipes: Pipes,
-    effects: Effects,
-    descriptors: Descriptors,
-    files: Files,
+    pipes: TreePipes,
+    effects: TreeEffects,
+    descriptors: TreeDescriptors,
+    files: TreeFiles,
     kinds: BTreeMap<String, u64>,
-    sampler: Option<Sampler>,
-    footprints: Footprints,
+    sampler: Option<PatternSampler>,
+    footprints: FootprintRecord,
     execed: bool,
-    ended: Option<Ended>,
+    ended: Option<ProgramEnd>,
 }
 
 /// Pause between looks for stops while there is more to do than to wait for them.
@@ -56,12 +56,12 @@ const NAP: Duration = Duration::from_micros(100);
 /// After a stop the next one is polled without a pause for this long.
 const ALERT: Duration = Duration::from_micros(50);
 
-impl Engine {
+impl TraceEngine {
     /// For the tree of `root`, which is seized and has not run yet. `input_has_ended`: its standard input
     /// stands in for what can be read only once.
     pub(super) fn new(
         root: i32,
-        mode: Mode,
+        mode: StopMode,
         options: &TraceOptions,
         input_has_ended: bool,
     ) -> Self {
@@ -73,13 +73,13 @@ impl Engine {
             closed: Vec::new(),
             appeared: 0,
             most: 0,
-            pipes: Pipes::default(),
-            effects: Effects::new(&options.scratch),
-            descriptors: Descriptors::new(root, input_has_ended),
-            files: Files::default(),
+            pipes: TreePipes::default(),
+            effects: TreeEffects::new(&options.scratch),
+            descriptors: TreeDescriptors::new(root, input_has_ended),
+            files: TreeFiles::default(),
             kinds: BTreeMap::new(),
-            sampler: options.pattern.then(Sampler::new),
-            footprints: Footprints::new(),
+            sampler: options.pattern.then(PatternSampler::new),
+            footprints: FootprintRecord::new(),
             execed: false,
             ended: None,
         };
@@ -99,12 +99,12 @@ impl Engine {
     /// Serves the tree until the kernel has nothing left of it to wait for: a thread that is never waited for
     /// would block its process.
     pub(super) fn serve(&mut self) -> Result<(), TraceError> {
-        if self.mode == Mode::EveryCall {
+        if self.mode == StopMode::EveryCall {
             request::interrupt(self.root)?;
         }
         let mut alert_until = Instant::now();
         loop {
-            let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
+            let stepping = self.sampler.as_ref().is_some_and(PatternSampler::is_active);
             match request::wait(-1, !stepping) {
                 Ok(Some(first)) => {
                     self.handle_with_others(first)?;
@@ -141,13 +141,13 @@ impl Engine {
     }
 
     /// The facts of the whole run.
-    pub(super) fn finish(mut self) -> Result<Traced, TraceError> {
+    pub(super) fn finish(mut self) -> Result<TracedLook, TraceError> {
         let ended = self.ended.ok_or(TraceError::Lost)?;
         for (_, image) in std::mem::take(&mut self.images) {
             self.closed.push(image.close());
         }
         self.closed.sort_by_key(|(order, _)| *order);
-        Ok(Traced {
+        Ok(TracedLook {
             processes: self.closed.into_iter().map(|(_, seen)| seen).collect(),
             pipe_calls: self.pipes.calls(),
             pipes: self.pipes.into_found(),
@@ -159,7 +159,9 @@ impl Engine {
                 Some(_) => self.footprints.finish(),
                 None => Fact::missing("not requested"),
             },
-            pattern: self.sampler.map_or_else(|| Fact::missing("not requested"), Sampler::finish),
+            pattern: self
+                .sampler
+                .map_or_else(|| Fact::missing("not requested"), PatternSampler::finish),
             descriptor_kinds: self.kinds,
             ended,
         })
@@ -167,7 +169,7 @@ impl Engine {
 
     /// Serves a stop and all others that are pending. The kernel checks the threads in a fixed order. If each
     /// were resumed when found, the last threads of a busy program would never be served.
-    fn handle_with_others(&mut self, first: (i32, Stop)) -> Result<(), TraceError> {
+    fn handle_with_others(&mut self, first: (i32, PtraceStop)) -> Result<(), TraceError> {
         let mut found = vec![first];
         while let Ok(Some(other)) = request::wait(-1, false) {
             found.push(other);
@@ -175,7 +177,7 @@ impl Engine {
         found.into_iter().try_for_each(|(tid, stop)| self.handle(tid, stop))
     }
 
-    fn handle(&mut self, tid: i32, stop: Stop) -> Result<(), TraceError> {
+    fn handle(&mut self, tid: i32, stop: PtraceStop) -> Result<(), TraceError> {
         if stop.is_end() {
             self.end(tid, stop);
             return Ok(());
@@ -185,28 +187,30 @@ impl Engine {
         let thread = self.threads.get_mut(&tid);
         let interrupted = thread.is_some_and(|thread| std::mem::take(&mut thread.interrupted));
         match stop {
-            Stop::Signal(signal) => self.signal(tid, signal),
-            Stop::Group(_) => {
+            PtraceStop::Signal(signal) => self.signal(tid, signal),
+            PtraceStop::Group(_) => {
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.parked = true;
                 }
                 ignore_gone(request::listen(tid));
             }
-            Stop::Interrupted => self.go_on(tid, interrupted),
-            Stop::Exec => self.exec(tid)?,
-            Stop::Exit => self.exit(tid),
-            Stop::Seccomp if request::event_message(tid).is_ok_and(|m| m == calls::FOREIGN) => {
+            PtraceStop::Interrupted => self.go_on(tid, interrupted),
+            PtraceStop::Exec => self.exec(tid)?,
+            PtraceStop::Exit => self.exit(tid),
+            PtraceStop::Seccomp
+                if request::event_message(tid).is_ok_and(|m| m == calls::FOREIGN) =>
+            {
                 self.enter_foreign(tid);
             }
-            Stop::Seccomp => self.enter(tid)?,
-            Stop::Syscall => {
+            PtraceStop::Seccomp => self.enter(tid)?,
+            PtraceStop::Syscall => {
                 if interrupted {
                     reissue(tid);
                 }
                 self.at_call(tid)?;
             }
-            Stop::Child | Stop::Vfork => {
-                if stop == Stop::Child {
+            PtraceStop::Child | PtraceStop::Vfork => {
+                if stop == PtraceStop::Child {
                     self.note_fork(tid);
                 }
                 // A child that stopped first may have lived its whole life by now.
@@ -241,7 +245,7 @@ impl Engine {
             .threads
             .get(&tid)
             .is_some_and(|thread| thread.pending.is_some() || self.descriptors.closely(thread.pid));
-        let result = if to_exit || self.mode == Mode::EveryCall {
+        let result = if to_exit || self.mode == StopMode::EveryCall {
             request::syscall(tid, signal)
         } else {
             request::cont(tid, signal)
@@ -252,7 +256,9 @@ impl Engine {
     /// A signal on its way to a thread. Delivers it, unless it is the end of our single step.
     fn signal(&mut self, tid: i32, signal: i32) {
         let stepped = self.threads.get_mut(&tid).map(|thread| &mut thread.stepped);
-        match stepped.filter(|stepped| **stepped && pattern::is_step(tid, Stop::Signal(signal))) {
+        match stepped
+            .filter(|stepped| **stepped && pattern::is_step(tid, PtraceStop::Signal(signal)))
+        {
             Some(stepped) => {
                 *stepped = false;
                 self.resume(tid, 0);
@@ -281,13 +287,13 @@ impl Engine {
 
     fn add(&mut self, tid: i32, pid: i32) {
         self.effects.join(tid, pid);
-        self.threads.insert(tid, Thread::new(pid));
+        self.threads.insert(tid, TracedThread::new(pid));
         if self.ended.is_some() {
             // The root's end has ended all that was known then.
             wait::kill(pid, libc::SIGKILL);
         }
         if !self.images.contains_key(&pid) {
-            self.images.insert(pid, Image::new(pid, self.appeared, true, 0));
+            self.images.insert(pid, RunningImage::new(pid, self.appeared, true, 0));
             self.appeared += 1;
             self.most = self.most.max(self.images.len() as u32);
             self.descriptors.look(pid);
@@ -297,7 +303,7 @@ impl Engine {
         }
     }
 
-    fn end(&mut self, tid: i32, stop: Stop) {
+    fn end(&mut self, tid: i32, stop: PtraceStop) {
         let pid = self.threads.remove(&tid).map_or(tid, |thread| thread.pid);
         if let Some(image) = self.images.get_mut(&pid) {
             image.threads = image.threads.saturating_sub(1);
@@ -310,8 +316,8 @@ impl Engine {
         }
         if tid == self.root {
             self.ended = Some(match stop {
-                Stop::Killed(signal) => Ended::Signaled(signal),
-                Stop::Exited(status) => Ended::Exited(status),
+                PtraceStop::Killed(signal) => ProgramEnd::Signaled(signal),
+                PtraceStop::Exited(status) => ProgramEnd::Exited(status),
                 _ => return,
             });
             for pid in self.images.keys() {
@@ -324,12 +330,12 @@ impl Engine {
         self.execed = true;
         // One thread is left, whichever it was: it has the number of the process now.
         self.threads.retain(|_, thread| thread.pid != tid);
-        self.threads.insert(tid, Thread::new(tid));
+        self.threads.insert(tid, TracedThread::new(tid));
         if let Some(path) = rights_of_its_own(tid) {
             return Err(TraceError::Setuid { path });
         }
         let faults = minor_faults(tid).unwrap_or(0);
-        let mut image = Image::new(tid, self.appeared, false, faults);
+        let mut image = RunningImage::new(tid, self.appeared, false, faults);
         match self.images.remove(&tid) {
             Some(before) if before.is_forked => image.take_over(&before),
             Some(mut before) => {
@@ -383,16 +389,16 @@ fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
 mod tests {
     use super::*;
 
-    fn engine() -> (i32, Engine) {
+    fn engine() -> (i32, TraceEngine) {
         let pid = std::process::id() as i32;
-        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default(), false))
+        (pid, TraceEngine::new(pid, StopMode::Filter, &TraceOptions::default(), false))
     }
 
     #[test]
     fn any_stop_answers_an_interrupt() {
         let (pid, mut engine) = engine();
         engine.threads.get_mut(&pid).unwrap().interrupted = true;
-        engine.handle(pid, Stop::VforkDone).unwrap();
+        engine.handle(pid, PtraceStop::VforkDone).unwrap();
         assert!(engine.threads[&pid].may_be_stepped());
     }
 
@@ -400,7 +406,7 @@ mod tests {
     fn a_child_that_appears_after_the_end_is_ended() {
         use std::os::unix::process::ExitStatusExt;
         let (_, mut engine) = engine();
-        engine.ended = Some(Ended::Exited(0));
+        engine.ended = Some(ProgramEnd::Exited(0));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         engine.add(child.id() as i32, child.id() as i32);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));

@@ -10,8 +10,8 @@
 //! Not seen: files behind an inherited descriptor above standard input, those opened by io_uring, and names
 //! that cannot appear in a list of files ([`HugeFile::of`]).
 
-use crate::text::Elf;
-use pagewise_kernel::cached_file::CachedFile;
+use crate::text::ElfFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::file_view::is_placed_aligned;
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
@@ -30,11 +30,11 @@ pub(super) type Mapped = (PathBuf, Bytes);
 
 /// The files with code that the images of a tree mapped, with their largest mappings of it.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct TreeFiles {
     code: BTreeMap<PathBuf, Bytes>,
 }
 
-impl Files {
+impl TreeFiles {
     pub(super) fn note_code(&mut self, code: &[Mapped]) {
         for (path, size) in code {
             let largest = self.code.entry(path.clone()).or_default();
@@ -60,7 +60,7 @@ impl Files {
 }
 
 /// The files whose code a process maps, without those that have another path here.
-pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
+pub(super) fn of_code(entries: &[smaps::SmapsEntry]) -> Vec<Mapped> {
     let mapped = entries.iter().map(|entry| &entry.mapping);
     let code = mapped.filter(|mapping| mapping.is_file() && mapping.perms.exec);
     let code = code.filter(|mapping| mapped_file::is_here(mapping));
@@ -70,9 +70,10 @@ pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
 /// The facts about a file. `None` if it no longer exists or does not count.
 fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
     let HugeFile { path: spelled, .. } = HugeFile::of(path, kind)?;
-    let file = CachedFile::open(path).ok().filter(|f| f.size().0 >= page_size::huge().bytes())?;
+    let file =
+        PageCacheFile::open(path).ok().filter(|f| f.size().0 >= page_size::huge().bytes())?;
     let layout = match kind {
-        FileKind::Code => Some(Elf::read(file.file()).ok()?.layout),
+        FileKind::Code => Some(ElfFile::read(file.file()).ok()?.layout),
         FileKind::Input => None,
     };
     let len = usize::try_from(file.size().0).ok()?;
@@ -88,7 +89,7 @@ fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
 }
 
 /// Why its cache cannot be filled again.
-fn obstacle(file: &CachedFile) -> Option<String> {
+fn obstacle(file: &PageCacheFile) -> Option<String> {
     let kind = file.file_system().ok()?;
     if kind.is_in_memory {
         return Some(format!("it lives only in memory ({})", kind.name));
@@ -116,7 +117,7 @@ mod tests {
         std::fs::write(&large, vec![1; 3 * page_size::huge().bytes() as usize + 1]).unwrap();
         std::fs::write(&small, [1]).unwrap();
         let gone = dir.join("gone");
-        let found = Files::default().finish(vec![large.clone(), small, gone]);
+        let found = TreeFiles::default().finish(vec![large.clone(), small, gone]);
         let [one] = &found[..] else { panic!("{found:?}") };
         assert_eq!((Path::new(&one.path), one.kind), (large.as_path(), FileKind::Input));
         assert_eq!((one.slots.0.len(), one.layout.is_none()), (4, true));
@@ -127,7 +128,7 @@ mod tests {
     fn this_program_is_code_of_its_own() {
         let entries = smaps::read(own_pid()).unwrap();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
-        let mut files = Files::default();
+        let mut files = TreeFiles::default();
         files.note_code(&of_code(&entries));
         let size = files.code[&own];
         assert!(files.finish(vec![own.clone()]).iter().all(|file| file.kind == FileKind::Code));

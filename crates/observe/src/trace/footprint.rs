@@ -20,7 +20,7 @@ use super::marking;
 use super::pattern::{BUDGET, LIVES};
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_kernel::{SysError, clock, page_size};
-use pagewise_model::look::Footprint;
+use pagewise_model::look::FootprintGrowth;
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ const LEAST_LEFT: u64 = 8;
 
 /// The result of one count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Count {
+struct FootprintCount {
     /// Base pages used since the bits were cleared.
     used: u64,
     /// Base pages resident.
@@ -48,7 +48,7 @@ struct Count {
     cpu: Nanos,
 }
 
-impl Count {
+impl FootprintCount {
     fn open(pid: i32) -> Result<Self, SysError> {
         let cpu = clock::process_cpu(pid)?;
         let faults = stat::read(pid)?.minor_faults;
@@ -73,10 +73,10 @@ impl Count {
 
 /// The footprint from one moment on.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub(super) struct FootprintProbe {
     pid: i32,
     at: Instant,
-    begin: Count,
+    begin: FootprintCount,
     /// Pages and CPU time at the last count.
     last: (u64, Nanos),
     /// CPU time at which the next count is due.
@@ -89,12 +89,12 @@ pub(super) struct Probe {
     spent: Duration,
 }
 
-impl Probe {
+impl FootprintProbe {
     /// Begins with process `pid`, one of whose threads is stopped.
     fn begin(pid: i32, marking: Nanos) -> Result<Self, SysError> {
         let at = Instant::now();
         smaps::clear_referenced(pid)?;
-        let begin = Count::open(pid)?;
+        let begin = FootprintCount::open(pid)?;
         let spent = at.elapsed();
         Ok(Self {
             pid,
@@ -131,7 +131,7 @@ impl Probe {
             return;
         }
         let at = Instant::now();
-        self.is_over = match Count::open(self.pid) {
+        self.is_over = match FootprintCount::open(self.pid) {
             Ok(count) => !self.take(count.since(&self.begin)),
             Err(_) => true,
         };
@@ -158,7 +158,7 @@ impl Probe {
 
 /// Keeps what the probes found.
 #[derive(Debug)]
-pub(super) struct Footprints {
+pub(super) struct FootprintRecord {
     begin: Instant,
     /// Growths, and the time from the probe before.
     growths: Vec<(f64, Duration)>,
@@ -169,7 +169,7 @@ pub(super) struct Footprints {
     refused: Option<String>,
 }
 
-impl Footprints {
+impl FootprintRecord {
     /// None yet.
     pub(super) fn new() -> Self {
         let begin = Instant::now();
@@ -178,12 +178,12 @@ impl Footprints {
     }
 
     /// A probe of process `pid`, if time remains and none was refused.
-    pub(super) fn begin(&mut self, pid: i32) -> Option<Probe> {
+    pub(super) fn begin(&mut self, pid: i32) -> Option<FootprintProbe> {
         let is_long = self.spent >= BUDGET && self.spent >= self.begin.elapsed() / LIVES;
         if self.refused.is_some() || is_long {
             return None;
         }
-        match self.marking().and_then(|marking| Probe::begin(pid, marking)) {
+        match self.marking().and_then(|marking| FootprintProbe::begin(pid, marking)) {
             Ok(probe) => Some(probe),
             Err(error) if error.is_gone() && !is_without_bits(pid) => None,
             Err(error) => {
@@ -202,7 +202,7 @@ impl Footprints {
     }
 
     /// Takes what `probe` found.
-    pub(super) fn take(&mut self, probe: &Probe) {
+    pub(super) fn take(&mut self, probe: &FootprintProbe) {
         self.spent += probe.spent;
         if let Some(growth) = probe.growth {
             let before = self.since.replace(probe.at).unwrap_or(probe.at);
@@ -211,7 +211,7 @@ impl Footprints {
     }
 
     /// The mean over the probed time. Missing if there was no probe.
-    pub(super) fn finish(self) -> Fact<Footprint> {
+    pub(super) fn finish(self) -> Fact<FootprintGrowth> {
         if self.growths.is_empty() {
             let none = || "no thread ran long enough".to_owned();
             return Fact::missing(self.refused.unwrap_or_else(none));
@@ -220,7 +220,7 @@ impl Footprints {
         let all: f64 = self.growths.iter().map(|(_, before)| time(before)).sum();
         let sum: f64 = self.growths.iter().map(|(growth, before)| growth * time(before)).sum();
         let probes = u32::try_from(self.growths.len()).unwrap_or(u32::MAX);
-        Fact::Known(Footprint { probes, new_pages_per_ms: sum / all })
+        Fact::Known(FootprintGrowth { probes, new_pages_per_ms: sum / all })
     }
 }
 
@@ -233,18 +233,32 @@ fn is_without_bits(pid: i32) -> bool {
 mod tests {
     use super::*;
 
-    fn probe() -> Probe {
-        let begin = Count { used: 3, resident: 5000, faults: 70, cpu: Nanos::millis(9) };
+    fn probe() -> FootprintProbe {
+        let begin = FootprintCount { used: 3, resident: 5000, faults: 70, cpu: Nanos::millis(9) };
         let (last, next, spent) = ((0, Nanos(0)), FIRST, Duration::ZERO);
         let (at, marking) = (Instant::now(), Nanos(0));
-        Probe { pid: 0, at, begin, last, next, is_over: false, growth: None, marking, spent }
+        FootprintProbe {
+            pid: 0,
+            at,
+            begin,
+            last,
+            next,
+            is_over: false,
+            growth: None,
+            marking,
+            spent,
+        }
     }
 
     #[test]
     fn pages_of_faults_and_time_of_others_do_not_count() {
         let begin = probe().begin;
-        let later =
-            |used, resident, faults| Count { used, resident, faults, cpu: Nanos::millis(11) };
+        let later = |used, resident, faults| FootprintCount {
+            used,
+            resident,
+            faults,
+            cpu: Nanos::millis(11),
+        };
         assert_eq!(later(903, 5000, 70).since(&begin), (900, Nanos::millis(2)));
         assert_eq!(later(903, 5000, 170).since(&begin).0, 800, "given back and faulted in again");
         assert_eq!(later(903, 5160, 80).since(&begin).0, 740, "sixteen by each fault");
@@ -267,10 +281,10 @@ mod tests {
 
     #[test]
     fn the_setting_of_bits_is_not_the_programs_time() {
-        let mut marked = Probe { marking: Nanos(500), ..probe() };
+        let mut marked = FootprintProbe { marking: Nanos(500), ..probe() };
         marked.take((1000, Nanos::millis(1)));
         assert_eq!(marked.growth, Some(2000.0), "half the time went into setting them");
-        let mut dearer = Probe { marking: Nanos(5000), ..probe() };
+        let mut dearer = FootprintProbe { marking: Nanos(5000), ..probe() };
         dearer.take((1000, Nanos::millis(1)));
         assert_eq!(dearer.growth, Some(8000.0), "an eighth is left at least");
     }
@@ -278,9 +292,9 @@ mod tests {
     #[test]
     fn a_slow_count_does_not_end_a_probe() {
         let long_ago = Instant::now() - LONGEST * 4;
-        let counted = Probe { at: long_ago, spent: LONGEST * 4, ..probe() };
+        let counted = FootprintProbe { at: long_ago, spent: LONGEST * 4, ..probe() };
         assert!(counted.goes_on(), "all the time went into clearing and counting");
-        assert!(!Probe { at: long_ago, ..probe() }.goes_on(), "the process had that time");
+        assert!(!FootprintProbe { at: long_ago, ..probe() }.goes_on(), "the process had that time");
         let mut over = probe();
         over.end();
         assert!(!over.goes_on());
@@ -296,16 +310,16 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_reported_and_not_tried_again() {
-        let mut none = Footprints::new();
+        let mut none = FootprintRecord::new();
         assert!(none.begin(i32::MAX).is_none() && none.refused.is_none(), "it is gone");
         assert!(none.finish().reason().is_some_and(|why| why.contains("long enough")));
-        let refused = Footprints { refused: Some("no".into()), ..Footprints::new() };
+        let refused = FootprintRecord { refused: Some("no".into()), ..FootprintRecord::new() };
         assert_eq!(refused.finish().reason(), Some("no"));
     }
 
     #[test]
     fn a_probe_stands_for_the_time_before_it() {
-        let mut found = Footprints::new();
+        let mut found = FootprintRecord::new();
         let begin = Instant::now();
         for (pages, ms) in [(500, 0), (1500, 20), (900, 100)] {
             let mut probe = probe();

@@ -6,7 +6,7 @@
 use super::files;
 use pagewise_kernel::privilege::FileRights;
 use pagewise_kernel::proc::{self, fd, io, smaps, stat, status};
-use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
+use pagewise_model::look::{Allocator, MapChurn, TracedProcess};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc, lending};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const ARG_CHARS: usize = 80;
 
 /// An image that runs.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(super) struct RunningImage {
     /// Position in the order of appearance.
     pub(super) order: usize,
     began: Instant,
@@ -36,16 +36,16 @@ pub(super) struct Image {
     is_final: bool,
     /// Files whose code it mapped when its memory was read.
     code: Vec<files::Mapped>,
-    seen: ProcessSeen,
+    seen: TracedProcess,
 }
 
-impl Image {
+impl RunningImage {
     /// The image of `pid` that has just appeared.
     pub(super) fn new(pid: i32, order: usize, is_forked: bool, faults_before: u64) -> Self {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe"))
             .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned());
         let elf = elf::of_executable_of(pid).ok();
-        let seen = ProcessSeen {
+        let seen = TracedProcess {
             pid,
             exe,
             args: arguments(pid),
@@ -147,7 +147,7 @@ impl Image {
     }
 
     /// Its facts, complete.
-    pub(super) fn close(mut self) -> (usize, ProcessSeen) {
+    pub(super) fn close(mut self) -> (usize, TracedProcess) {
         self.seen.traced_life_ns = self.began.elapsed().into();
         self.seen.threads = self.most_threads.max(1);
         self.seen.churn = self.churn;
@@ -167,7 +167,7 @@ pub(super) fn minor_faults(pid: i32) -> Option<u64> {
 
 /// Reads what it uses into `seen`. Returns the files whose code it maps.
 fn read_memory_use(
-    seen: &mut ProcessSeen,
+    seen: &mut TracedProcess,
 ) -> Result<Vec<files::Mapped>, pagewise_kernel::error::SysError> {
     let status = status::read(seen.pid)?;
     let entries = smaps::read(seen.pid)?;
@@ -176,7 +176,7 @@ fn read_memory_use(
     seen.anon_bytes = or_zero(status.rss_anon);
     seen.file_bytes = or_zero(status.rss_file) + or_zero(status.rss_shmem);
     seen.page_table_bytes = or_zero(status.page_tables);
-    let sum = |of: &dyn Fn(&smaps::Entry) -> Bytes| {
+    let sum = |of: &dyn Fn(&smaps::SmapsEntry) -> Bytes| {
         entries.iter().map(of).fold(Bytes(0), |total, bytes| total + bytes)
     };
     seen.anon_huge_bytes = sum(&|entry| entry.residency.anon_huge);
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn own_image_reads() {
         let pid = std::process::id() as i32;
-        let mut image = Image::new(pid, 3, false, 0);
+        let mut image = RunningImage::new(pid, 3, false, 0);
         image.add_thread();
         image.read();
         assert!(image.is_read());

@@ -1,4 +1,4 @@
-//! Uses of a standard input that is a stand-in for input that can be read only once (`launch::Input::Ended`):
+//! Uses of a standard input that is a stand-in for input that can be read only once (`launch::StdinSource::Ended`):
 //! calls that read it or ask whether it has input. The engine stops the program at the first of them
 //! (`engine/call_stops.rs`).
 //!
@@ -11,7 +11,7 @@
 //! The filter stops at these calls only if the descriptor is 0, and at each `poll` and `select`. It does so
 //! only if standard input is such a stand-in.
 
-use super::calls::{self, Kind};
+use super::calls::{self, SyscallKind};
 use super::place::{self, Identity, identity};
 use libc::{BPF_JEQ, c_long};
 use pagewise_tracee::ptrace::read_memory;
@@ -19,7 +19,7 @@ use pagewise_tracee::seccomp::{NUMBER_AT, argument, give, jump, load};
 
 /// Where a call says which descriptors it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Where {
+enum DescriptorArgument {
     Argument(usize),
     /// In the third argument of epoll_ctl(2), unless the descriptor is removed.
     Interest,
@@ -35,7 +35,7 @@ enum Where {
 
 /// What a call does with descriptors.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum DescriptorUse {
     /// Reads them or asks whether they can be read: its name.
     Reads(&'static str, Vec<i32>),
     /// Opens a file by its name.
@@ -44,32 +44,32 @@ pub(super) enum Use {
 }
 
 #[rustfmt::skip]
-const CALLS: &[(c_long, &str, Where)] = &[
-    (libc::SYS_read, "read", Where::Argument(0)), (libc::SYS_readv, "readv", Where::Argument(0)),
-    (libc::SYS_preadv2, "preadv2", Where::Argument(0)),
-    (libc::SYS_write, "write", Where::Argument(0)), (libc::SYS_writev, "writev", Where::Argument(0)),
-    (libc::SYS_recvfrom, "recvfrom", Where::Argument(0)), (libc::SYS_recvmsg, "recvmsg", Where::Argument(0)),
-    (libc::SYS_recvmmsg, "recvmmsg", Where::Argument(0)),
-    (libc::SYS_sendto, "sendto", Where::Argument(0)), (libc::SYS_sendmsg, "sendmsg", Where::Argument(0)),
-    (libc::SYS_sendmmsg, "sendmmsg", Where::Argument(0)),
-    (libc::SYS_shutdown, "shutdown", Where::Argument(0)), (libc::SYS_accept, "accept", Where::Argument(0)),
-    (libc::SYS_accept4, "accept4", Where::Argument(0)),
-    (libc::SYS_splice, "splice", Where::Argument(0)), (libc::SYS_tee, "tee", Where::Argument(0)),
-    (libc::SYS_vmsplice, "vmsplice", Where::Argument(0)),
-    (libc::SYS_sendfile, "sendfile", Where::Argument(1)),
-    (libc::SYS_copy_file_range, "copy_file_range", Where::Argument(0)),
-    (libc::SYS_ioctl, "ioctl", Where::Request), (libc::SYS_epoll_ctl, "epoll_ctl", Where::Interest),
-    (libc::SYS_ppoll, "poll", Where::Poll), (libc::SYS_pselect6, "select", Where::Select),
-    (libc::SYS_dup, "dup", Where::Copy), (libc::SYS_dup3, "dup3", Where::Copy),
-    (libc::SYS_fcntl, "fcntl", Where::Copy),
+const CALLS: &[(c_long, &str, DescriptorArgument)] = &[
+    (libc::SYS_read, "read", DescriptorArgument::Argument(0)), (libc::SYS_readv, "readv", DescriptorArgument::Argument(0)),
+    (libc::SYS_preadv2, "preadv2", DescriptorArgument::Argument(0)),
+    (libc::SYS_write, "write", DescriptorArgument::Argument(0)), (libc::SYS_writev, "writev", DescriptorArgument::Argument(0)),
+    (libc::SYS_recvfrom, "recvfrom", DescriptorArgument::Argument(0)), (libc::SYS_recvmsg, "recvmsg", DescriptorArgument::Argument(0)),
+    (libc::SYS_recvmmsg, "recvmmsg", DescriptorArgument::Argument(0)),
+    (libc::SYS_sendto, "sendto", DescriptorArgument::Argument(0)), (libc::SYS_sendmsg, "sendmsg", DescriptorArgument::Argument(0)),
+    (libc::SYS_sendmmsg, "sendmmsg", DescriptorArgument::Argument(0)),
+    (libc::SYS_shutdown, "shutdown", DescriptorArgument::Argument(0)), (libc::SYS_accept, "accept", DescriptorArgument::Argument(0)),
+    (libc::SYS_accept4, "accept4", DescriptorArgument::Argument(0)),
+    (libc::SYS_splice, "splice", DescriptorArgument::Argument(0)), (libc::SYS_tee, "tee", DescriptorArgument::Argument(0)),
+    (libc::SYS_vmsplice, "vmsplice", DescriptorArgument::Argument(0)),
+    (libc::SYS_sendfile, "sendfile", DescriptorArgument::Argument(1)),
+    (libc::SYS_copy_file_range, "copy_file_range", DescriptorArgument::Argument(0)),
+    (libc::SYS_ioctl, "ioctl", DescriptorArgument::Request), (libc::SYS_epoll_ctl, "epoll_ctl", DescriptorArgument::Interest),
+    (libc::SYS_ppoll, "poll", DescriptorArgument::Poll), (libc::SYS_pselect6, "select", DescriptorArgument::Select),
+    (libc::SYS_dup, "dup", DescriptorArgument::Copy), (libc::SYS_dup3, "dup3", DescriptorArgument::Copy),
+    (libc::SYS_fcntl, "fcntl", DescriptorArgument::Copy),
 ];
 
 /// Calls that exist on x86-64 but not on every architecture.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: &[(c_long, &str, Where)] = &[
-    (libc::SYS_poll, "poll", Where::Poll),
-    (libc::SYS_select, "select", Where::Select),
-    (libc::SYS_dup2, "dup2", Where::Copy),
+const OLD_CALLS: &[(c_long, &str, DescriptorArgument)] = &[
+    (libc::SYS_poll, "poll", DescriptorArgument::Poll),
+    (libc::SYS_select, "select", DescriptorArgument::Select),
+    (libc::SYS_dup2, "dup2", DescriptorArgument::Copy),
 ];
 
 /// Requests that ask what there is to read: `FIONREAD` and `SIOCATMARK`.
@@ -77,7 +77,7 @@ const ASKING: [u64; 2] = [0x541b, 0x8905];
 /// Most entries of an array that is looked at.
 const MOST: usize = 1024;
 
-fn all() -> impl Iterator<Item = &'static (c_long, &'static str, Where)> {
+fn all() -> impl Iterator<Item = &'static (c_long, &'static str, DescriptorArgument)> {
     CALLS.iter().chain(OLD_CALLS)
 }
 
@@ -87,10 +87,10 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
     let mut code = Vec::new();
     for &(number, _, at) in all() {
         let index = match at {
-            Where::Argument(index) => Some(index as u32),
-            Where::Interest => Some(2),
-            Where::Request | Where::Copy => Some(0),
-            Where::Poll | Where::Select => None,
+            DescriptorArgument::Argument(index) => Some(index as u32),
+            DescriptorArgument::Interest => Some(2),
+            DescriptorArgument::Request | DescriptorArgument::Copy => Some(0),
+            DescriptorArgument::Poll | DescriptorArgument::Select => None,
         };
         let body = match index {
             Some(index) => {
@@ -105,24 +105,26 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
 }
 
 /// What a call that begins does, as far as its arguments show.
-pub(super) fn used(tid: i32, number: i64, args: &[u64; 6]) -> Option<Use> {
-    if let Some(Kind::Open(named, _)) = calls::kind(number) {
+pub(super) fn used(tid: i32, number: i64, args: &[u64; 6]) -> Option<DescriptorUse> {
+    if let Some(SyscallKind::Open(named, _)) = calls::kind(number) {
         // For example /dev/stdin.
-        return Some(Use::Opens(identity(&place::named(tid, named, args)?.target?)));
+        return Some(DescriptorUse::Opens(identity(&place::named(tid, named, args)?.target?)));
     }
     let &(_, name, at) = all().find(|(n, _, _)| *n == number)?;
     let fds = match at {
-        Where::Argument(index) => vec![args[index] as i32],
-        Where::Interest if args[1] as i32 == libc::EPOLL_CTL_DEL => return None,
-        Where::Interest => vec![args[2] as i32],
-        Where::Request if ASKING.contains(&(args[1] & 0xffff_ffff)) => vec![args[0] as i32],
-        Where::Request => return None,
-        Where::Poll => polled(tid, args[0], args[1])?,
-        Where::Select => selected(tid, args[0], &args[1..4]),
-        Where::Copy if number == libc::SYS_fcntl && !copies(args[1]) => return None,
-        Where::Copy => return Some(Use::Copies(args[0] as i32)),
+        DescriptorArgument::Argument(index) => vec![args[index] as i32],
+        DescriptorArgument::Interest if args[1] as i32 == libc::EPOLL_CTL_DEL => return None,
+        DescriptorArgument::Interest => vec![args[2] as i32],
+        DescriptorArgument::Request if ASKING.contains(&(args[1] & 0xffff_ffff)) => {
+            vec![args[0] as i32]
+        }
+        DescriptorArgument::Request => return None,
+        DescriptorArgument::Poll => polled(tid, args[0], args[1])?,
+        DescriptorArgument::Select => selected(tid, args[0], &args[1..4]),
+        DescriptorArgument::Copy if number == libc::SYS_fcntl && !copies(args[1]) => return None,
+        DescriptorArgument::Copy => return Some(DescriptorUse::Copies(args[0] as i32)),
     };
-    Some(Use::Reads(name, fds))
+    Some(DescriptorUse::Reads(name, fds))
 }
 
 fn copies(command: u64) -> bool {
@@ -156,7 +158,7 @@ fn selected(tid: i32, count: u64, pointers: &[u64]) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    fn used_here(number: i64, args: [u64; 6]) -> Option<Use> {
+    fn used_here(number: i64, args: [u64; 6]) -> Option<DescriptorUse> {
         used(std::process::id() as i32, number, &args)
     }
 
@@ -165,12 +167,12 @@ mod tests {
         // Descriptor 0 asks for nothing, descriptor 3 for reading.
         let entries: [u64; 2] = [0, 3 | 1 << 32];
         let asked = used_here(libc::SYS_poll, [entries.as_ptr() as u64, 2, 0, 0, 0, 0]);
-        assert_eq!(asked, Some(Use::Reads("poll", vec![3])));
+        assert_eq!(asked, Some(DescriptorUse::Reads("poll", vec![3])));
         let set = [0b1001_u64];
         let asked = used_here(libc::SYS_pselect6, [4, set.as_ptr() as u64, 0, 0, 0, 0]);
-        assert_eq!(asked, Some(Use::Reads("select", vec![0, 3])));
+        assert_eq!(asked, Some(DescriptorUse::Reads("select", vec![0, 3])));
         let asked = used_here(libc::SYS_pselect6, [3, set.as_ptr() as u64, 0, 0, 0, 0]);
-        assert_eq!(asked, Some(Use::Reads("select", vec![0])));
+        assert_eq!(asked, Some(DescriptorUse::Reads("select", vec![0])));
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
         assert!(used_here(libc::SYS_ioctl, [0, 0x541b, 0, 0, 0, 0]).is_some());
         assert_eq!(used_here(libc::SYS_fcntl, [0, libc::F_GETFL as u64, 0, 0, 0, 0]), None);
         let copied = used_here(libc::SYS_fcntl, [5, libc::F_DUPFD as u64, 10, 0, 0, 0]);
-        assert_eq!(copied, Some(Use::Copies(5)));
+        assert_eq!(copied, Some(DescriptorUse::Copies(5)));
         assert_eq!(used_here(libc::SYS_fstat, [0; 6]), None);
         let taken_out = [9, libc::EPOLL_CTL_DEL as u64, 0, 0, 0, 0];
         assert_eq!(used_here(libc::SYS_epoll_ctl, taken_out), None);

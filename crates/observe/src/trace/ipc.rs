@@ -5,15 +5,15 @@
 //! from `/proc/sysvipc` before the call. That shows only our own namespace: objects of another one count as
 //! made by the tree.
 
-use super::calls::Ipc;
+use super::calls::IpcKind;
 use pagewise_kernel::proc::read_text;
 
 /// Ids of the objects that exist.
-pub(super) fn list(ipc: Ipc) -> Vec<i64> {
+pub(super) fn list(ipc: IpcKind) -> Vec<i64> {
     let name = match ipc {
-        Ipc::Memory => "shm",
-        Ipc::Messages => "msg",
-        Ipc::Semaphores => "sem",
+        IpcKind::Memory => "shm",
+        IpcKind::Messages => "msg",
+        IpcKind::Semaphores => "sem",
     };
     parse(&read_text(format!("/proc/sysvipc/{name}")).unwrap_or_default())
 }
@@ -23,17 +23,17 @@ fn parse(text: &str) -> Vec<i64> {
 }
 
 /// The phrase for what a control command changes. `None` if it changes nothing.
-pub(super) const fn changed(ipc: Ipc, command: u64) -> Option<&'static str> {
+pub(super) const fn changed(ipc: IpcKind, command: u64) -> Option<&'static str> {
     // A command has two forms (`IPC_64`).
     match (ipc, command as i32 & !0x100) {
-        (Ipc::Memory, libc::IPC_RMID) => Some("removed shared memory"),
-        (Ipc::Messages, libc::IPC_RMID) => Some("removed message queue"),
-        (Ipc::Semaphores, libc::IPC_RMID) => Some("removed semaphores"),
-        (Ipc::Memory, libc::IPC_SET | libc::SHM_LOCK | libc::SHM_UNLOCK) => {
+        (IpcKind::Memory, libc::IPC_RMID) => Some("removed shared memory"),
+        (IpcKind::Messages, libc::IPC_RMID) => Some("removed message queue"),
+        (IpcKind::Semaphores, libc::IPC_RMID) => Some("removed semaphores"),
+        (IpcKind::Memory, libc::IPC_SET | libc::SHM_LOCK | libc::SHM_UNLOCK) => {
             Some("changed shared memory")
         }
-        (Ipc::Messages, libc::IPC_SET) => Some("changed message queue"),
-        (Ipc::Semaphores, libc::IPC_SET | libc::SETVAL | libc::SETALL) => {
+        (IpcKind::Messages, libc::IPC_SET) => Some("changed message queue"),
+        (IpcKind::Semaphores, libc::IPC_SET | libc::SETVAL | libc::SETALL) => {
             Some("changed semaphores")
         }
         _ => None,
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn questions_change_nothing() {
-        for ipc in [Ipc::Memory, Ipc::Messages, Ipc::Semaphores] {
+        for ipc in [IpcKind::Memory, IpcKind::Messages, IpcKind::Semaphores] {
             assert!(changed(ipc, 0).is_some() && changed(ipc, 0x100).is_some());
             assert!(changed(ipc, libc::IPC_SET as u64).is_some());
             assert!(changed(ipc, libc::IPC_STAT as u64).is_none());
         }
-        assert!(changed(Ipc::Semaphores, libc::SETVAL as u64).is_some());
-        assert!(changed(Ipc::Semaphores, libc::GETVAL as u64).is_none());
+        assert!(changed(IpcKind::Semaphores, libc::SETVAL as u64).is_some());
+        assert!(changed(IpcKind::Semaphores, libc::GETVAL as u64).is_none());
         assert!(is_own_ring(-2_i64 as u64) && !is_own_ring(-3_i64 as u64) && !is_own_ring(77));
         let command = |name: u64| name << 8 | 1;
         assert!(asks_for_quota(command(0x80_0007)) && asks_for_quota(command(0x5803)));

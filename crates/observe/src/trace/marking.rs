@@ -7,7 +7,7 @@
 //! to 30 ms in total. Clearing changes nothing that a program can see.
 
 use pagewise_kernel::proc::{own_pid, smaps};
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::{Bytes, Nanos};
 
@@ -18,7 +18,7 @@ const REPEATS: usize = 5;
 
 /// What setting one accessed bit costs: the median of some repeats.
 pub(super) fn cost() -> Result<Nanos, SysError> {
-    let mut region = Region::new(REGION, Pages::Base)?;
+    let mut region = MemoryRegion::new(REGION, RegionPages::Base)?;
     let page = page_size::base();
     let pages = region.touch(Bytes(page.bytes())).max(1);
     let mut touch = || {

@@ -2,7 +2,7 @@
 //! map, which pipes they share, how they access memory and what they do to the outside.
 //!
 //! With a seccomp filter the tree stops only at the relevant calls. If none can be installed every call stops
-//! (`Traced` is the same then, only slower). The tree is traced from before its first exec, with all
+//! (`TracedLook` is the same then, only slower). The tree is traced from before its first exec, with all
 //! children, and dies with the tracer. Signals, job control and exit statuses pass through unchanged. Each
 //! stop costs 20 to 70 us including the lookups, so times of this run mean nothing.
 //!
@@ -32,12 +32,12 @@ mod reach;
 mod running;
 mod thread;
 
-pub use running::Running;
+pub use running::RunningLook;
 
-use engine::{Engine, Mode};
+use engine::{StopMode, TraceEngine};
 use pagewise_kernel::error::SysError;
-use pagewise_model::look::{SideEffect, Traced};
-use pagewise_tracee::launch::{self, Input, Launch, LaunchError, PreExec};
+use pagewise_model::look::{SideEffect, TracedLook};
+use pagewise_tracee::launch::{self, LaunchError, PreExec, ProgramLaunch, StdinSource};
 use pagewise_tracee::ptrace::request;
 use pagewise_tracee::supervise::SuperviseError;
 use std::path::PathBuf;
@@ -94,8 +94,8 @@ impl From<TraceError> for SuperviseError {
 /// The traced look as a supervisor takes it: with the access pattern.
 ///
 /// # Errors
-/// [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
-pub fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> {
+/// [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
+pub fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, SuperviseError> {
     Ok(traced_run(launch, &TraceOptions { scratch: scratch.to_vec(), pattern: true })?)
 }
 
@@ -104,10 +104,13 @@ pub fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseErr
 ///
 /// # Errors
 /// See [`TraceError`]; no process of the tree is left behind.
-pub fn traced_run(launch: &Launch, options: &TraceOptions) -> Result<Traced, TraceError> {
-    match run_in(launch, options, Mode::Filter) {
+pub fn traced_run(
+    launch: &ProgramLaunch,
+    options: &TraceOptions,
+) -> Result<TracedLook, TraceError> {
+    match run_in(launch, options, StopMode::Filter) {
         Err(TraceError::Launch(LaunchError::Call { ref call, .. })) if call == "seccomp" => {
-            run_in(launch, options, Mode::EveryCall)
+            run_in(launch, options, StopMode::EveryCall)
         }
         other => other,
     }
@@ -115,14 +118,18 @@ pub fn traced_run(launch: &Launch, options: &TraceOptions) -> Result<Traced, Tra
 
 /// The child and its helpers are children of the calling thread, which lives on. The tracing thread waits
 /// only for its tracees and cannot reap another child.
-fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced, TraceError> {
-    let input_has_ended = matches!(launch.stdin, Input::Ended(_));
+fn run_in(
+    launch: &ProgramLaunch,
+    options: &TraceOptions,
+    mode: StopMode,
+) -> Result<TracedLook, TraceError> {
+    let input_has_ended = matches!(launch.stdin, StdinSource::Ended(_));
     let pre_exec = match mode {
-        Mode::Filter => {
+        StopMode::Filter => {
             let input = if input_has_ended { input::filter() } else { Vec::new() };
             vec![PreExec::SeccompFilter(calls::filter(input))]
         }
-        Mode::EveryCall => Vec::new(),
+        StopMode::EveryCall => Vec::new(),
     };
     let child = launch::spawn(launch, &pre_exec)?;
     std::thread::scope(|scope| {
@@ -144,14 +151,14 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_EXITKILL;
 
 fn trace(
-    child: launch::Suspended,
+    child: launch::SuspendedProgram,
     options: &TraceOptions,
-    mode: Mode,
+    mode: StopMode,
     input_has_ended: bool,
-) -> Result<Traced, TraceError> {
+) -> Result<TracedLook, TraceError> {
     let pid = child.pid();
     request::seize(pid, EVENTS)?;
-    let mut engine = Engine::new(pid, mode, options, input_has_ended);
+    let mut engine = TraceEngine::new(pid, mode, options, input_has_ended);
     let running = child.release_unconfirmed()?;
     let served = engine.serve();
     if served.is_err() {
@@ -169,15 +176,15 @@ fn trace(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::usage::Ended;
+    use pagewise_model::usage::ProgramEnd;
 
     #[test]
     fn both_modes_end_a_program_that_uses_an_ended_input() {
-        use pagewise_tracee::launch::Once;
-        for mode in [Mode::Filter, Mode::EveryCall] {
-            let launch = |command: &str| Launch {
-                stdin: Input::Ended(Once::Pipe),
-                ..Launch::experiment(["sh", "-c", command].map(Into::into).to_vec())
+        use pagewise_tracee::launch::OneTimeInput;
+        for mode in [StopMode::Filter, StopMode::EveryCall] {
+            let launch = |command: &str| ProgramLaunch {
+                stdin: StdinSource::Ended(OneTimeInput::Pipe),
+                ..ProgramLaunch::experiment(["sh", "-c", command].map(Into::into).to_vec())
             };
             let run = |command| run_in(&launch(command), &TraceOptions::default(), mode);
             for command in ["cat", "exec 5<&0; cat <&5", ": < /dev/stdin"] {
@@ -185,7 +192,7 @@ mod tests {
                 assert!(matches!(error, TraceError::UsesInput { .. }), "{command}: {error}");
             }
             let seen = run("cat < /dev/null; echo x | cat").unwrap();
-            assert_eq!(seen.ended, Ended::Exited(0));
+            assert_eq!(seen.ended, ProgramEnd::Exited(0));
         }
     }
 
@@ -194,16 +201,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = "for i in 1 2 3; do (echo $i; exit $i) | cat; done; echo > old; \
                       trap 'exit 3' USR1; kill -USR1 $$; sleep 9";
-        let launch = Launch {
+        let launch = ProgramLaunch {
             cwd: Some(dir.path().to_owned()),
-            ..Launch::experiment(["sh", "-c", script].map(Into::into).to_vec())
+            ..ProgramLaunch::experiment(["sh", "-c", script].map(Into::into).to_vec())
         };
-        let [filter, every] = [Mode::Filter, Mode::EveryCall].map(|mode| {
+        let [filter, every] = [StopMode::Filter, StopMode::EveryCall].map(|mode| {
             std::fs::write(dir.path().join("old"), "x").unwrap();
             run_in(&launch, &TraceOptions::default(), mode).unwrap()
         });
-        assert_eq!((filter.ended, every.ended), (Ended::Exited(3), Ended::Exited(3)));
-        let reported = |seen: &Traced| {
+        assert_eq!((filter.ended, every.ended), (ProgramEnd::Exited(3), ProgramEnd::Exited(3)));
+        let reported = |seen: &TracedLook| {
             let processes: Vec<_> =
                 seen.processes.iter().map(|p| (p.exe.clone(), p.churn.clone())).collect();
             let effects: Vec<_> = seen.effects.iter().map(|e| e.action.clone()).collect();

@@ -10,7 +10,7 @@ pub(super) const LONGEST: usize = 15;
 
 /// What stands at the instruction pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NextInstruction {
     /// An instruction with operands at these addresses.
     Plain(Vec<u64>),
     /// Enters the kernel or reads the single-step flag: must not be stepped over.
@@ -18,14 +18,18 @@ pub(super) enum Step {
 }
 
 /// Decodes the instruction in `code`, which stands at `regs.rip`.
-pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFactory) -> Step {
+pub(super) fn decode(
+    code: &[u8],
+    regs: &Regs,
+    factory: &mut InstructionInfoFactory,
+) -> NextInstruction {
     let mut decoder = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() || leaves(&instruction) {
-        return Step::Leave;
+        return NextInstruction::Leave;
     }
     if repeats(&instruction) && regs.rcx == 0 {
-        return Step::Plain(Vec::new());
+        return NextInstruction::Plain(Vec::new());
     }
     let info = factory.info(&instruction);
     let accesses = info
@@ -34,7 +38,7 @@ pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFact
         .filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess))
         .filter_map(|memory| memory.virtual_address(0, |register, _, _| value(regs, register)))
         .collect();
-    Step::Plain(accesses)
+    NextInstruction::Plain(accesses)
 }
 
 fn leaves(instruction: &Instruction) -> bool {
@@ -88,7 +92,7 @@ fn value(regs: &Regs, register: Register) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn step(code: &[u8]) -> Step {
+    fn step(code: &[u8]) -> NextInstruction {
         let mut regs = pagewise_tracee::ptrace::cleared();
         regs.rip = 0x1000;
         regs.rax = 0x10_0000;
@@ -100,7 +104,7 @@ mod tests {
 
     fn one(code: &[u8]) -> u64 {
         match step(code) {
-            Step::Plain(accesses) if accesses.len() == 1 => accesses[0],
+            NextInstruction::Plain(accesses) if accesses.len() == 1 => accesses[0],
             other => panic!("{other:?}"),
         }
     }
@@ -116,7 +120,7 @@ mod tests {
         // push rax
         assert_eq!(one(&[0x50]), 0x6ff8);
         // lea rax, [rax + rcx] and nop touch nothing
-        assert_eq!(step(&[0x48, 0x8d, 0x04, 0x08]), Step::Plain(vec![]));
+        assert_eq!(step(&[0x48, 0x8d, 0x04, 0x08]), NextInstruction::Plain(vec![]));
     }
 
     #[test]
@@ -125,8 +129,8 @@ mod tests {
         (regs.rip, regs.rsi, regs.rdi, regs.rcx) = (0x1000, 0x20_0000, 0x30_0000, 5);
         let decode =
             |regs: &Regs| match decode(&[0xf3, 0xa4], regs, &mut InstructionInfoFactory::new()) {
-                Step::Plain(accesses) => accesses,
-                Step::Leave => panic!("left"),
+                NextInstruction::Plain(accesses) => accesses,
+                NextInstruction::Leave => panic!("left"),
             };
         let mut both = decode(&regs);
         both.sort_unstable();
@@ -137,8 +141,8 @@ mod tests {
 
     #[test]
     fn kernel_entries_end_a_burst() {
-        assert_eq!(step(&[0x0f, 0x05]), Step::Leave);
-        assert_eq!(step(&[0x9c]), Step::Leave);
-        assert_eq!(step(&[]), Step::Leave);
+        assert_eq!(step(&[0x0f, 0x05]), NextInstruction::Leave);
+        assert_eq!(step(&[0x9c]), NextInstruction::Leave);
+        assert_eq!(step(&[]), NextInstruction::Leave);
     }
 }

@@ -10,13 +10,13 @@
 //! A step costs 10 to 25 us. All bursts together take at most about 0.4 s or a tenth of the whole. Not seen:
 //! gathers and scatters, accesses inside system calls, which end a burst, and phases between the bursts.
 
-use super::operands_x86_64::{self as operands, LONGEST, Step};
+use super::operands_x86_64::{self as operands, LONGEST, NextInstruction};
 use iced_x86::InstructionInfoFactory;
 use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_model::look::AccessPattern;
 use pagewise_model::{Bytes, Fact, PageSize};
-use pagewise_tracee::ptrace::{Stop, read_memory, request};
+use pagewise_tracee::ptrace::{PtraceStop, read_memory, request};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -46,14 +46,14 @@ pub(super) enum BurstEnd {
     /// The thread is stopped and may continue.
     Done,
     /// Ended by a stop that is not ours and must still be served.
-    Stop(Stop),
+    Stop(PtraceStop),
     /// The thread is still at its last step.
     Unfinished,
 }
 
 /// True for the stop that ends a single step of thread `tid`.
-pub(super) fn is_step(tid: i32, stop: Stop) -> bool {
-    stop == Stop::Signal(libc::SIGTRAP)
+pub(super) fn is_step(tid: i32, stop: PtraceStop) -> bool {
+    stop == PtraceStop::Signal(libc::SIGTRAP)
         && request::signal_code(tid)
             .is_ok_and(|code| code == libc::TRAP_TRACE || code == libc::TRAP_BRKPT)
 }
@@ -84,7 +84,7 @@ struct FirstUse {
 }
 
 /// Takes the bursts and keeps their sums.
-pub(super) struct Sampler {
+pub(super) struct PatternSampler {
     pattern: AccessPattern,
     first_uses: Vec<FirstUse>,
     /// In how many bursts each page was used.
@@ -92,14 +92,14 @@ pub(super) struct Sampler {
     /// Resident memory of mappings jumped to, and its part on huge pages.
     places: BTreeMap<Place, (Bytes, Bytes)>,
     /// The mappings of each process, and when to read them again.
-    mappings: HashMap<i32, (Vec<smaps::Entry>, Instant)>,
+    mappings: HashMap<i32, (Vec<smaps::SmapsEntry>, Instant)>,
     begin: Instant,
     next: Instant,
     spent: Duration,
     factory: InstructionInfoFactory,
 }
 
-impl Sampler {
+impl PatternSampler {
     pub(super) fn new() -> Self {
         Self {
             pattern: AccessPattern::default(),
@@ -133,7 +133,7 @@ impl Sampler {
     pub(super) fn burst(&mut self, pid: i32, tid: i32) -> BurstEnd {
         let begin = Instant::now();
         let mut burst = Burst::default();
-        let beside = Beside::new(tid);
+        let beside = AffinityGuard::new(tid);
         let ended_by = self.steps(tid, &mut burst);
         drop(beside);
         if !matches!(ended_by, BurstEnd::Stop(stop) if stop.is_end()) {
@@ -154,7 +154,9 @@ impl Sampler {
         for step in 0..STEPS {
             let Ok(regs) = request::get_regs(tid) else { return BurstEnd::Done };
             let code = burst.code.at(tid, regs.rip);
-            let Step::Plain(accesses) = operands::decode(&code, &regs, &mut self.factory) else {
+            let NextInstruction::Plain(accesses) =
+                operands::decode(&code, &regs, &mut self.factory)
+            else {
                 return BurstEnd::Done;
             };
             if request::singlestep(tid, 0).is_err() {
@@ -220,11 +222,11 @@ impl Sampler {
 
 /// Pins our own thread to the CPU that the stepped thread last ran on, until dropped: a step between two CPUs
 /// costs four times as much.
-struct Beside {
+struct AffinityGuard {
     before: Option<Vec<u32>>,
 }
 
-impl Beside {
+impl AffinityGuard {
     fn new(tid: i32) -> Self {
         let there = stat::read(tid).ok().map(|stat| [stat.processor]);
         let before = affinity::get(0).ok();
@@ -233,7 +235,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for AffinityGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // Refused only if the allowed CPUs changed meanwhile; then the kernel's choice stands.
@@ -250,7 +252,7 @@ struct Burst {
     /// Pages used for the first time when warm, and whether by a jump.
     first_uses: Vec<(u64, bool)>,
     touched: HashSet<u64>,
-    code: Code,
+    code: BurstCode,
 }
 
 impl Burst {
@@ -271,11 +273,11 @@ impl Burst {
 
 /// Pages of code, read once per burst.
 #[derive(Default)]
-struct Code {
+struct BurstCode {
     pages: HashMap<u64, Vec<u8>>,
 }
 
-impl Code {
+impl BurstCode {
     /// The bytes at `address`, at most one instruction's.
     fn at(&mut self, tid: i32, address: u64) -> Vec<u8> {
         let page = PageSize::BASE_4K.bytes();
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn pages_that_several_bursts_use_are_kept() {
-        let mut sampler = Sampler::new();
+        let mut sampler = PatternSampler::new();
         for round in 0..3 {
             let mut burst = Burst::default();
             burst.count(0x10, &[0x5000_0000, 0x6000_0000 + round * 0x10_0000], true);

@@ -5,7 +5,7 @@
 //! between is not seen. The capacity is read through a descriptor that is borrowed while the holder is
 //! stopped, and closed immediately.
 
-use pagewise_kernel::proc::fd::{self, Target};
+use pagewise_kernel::proc::fd::{self, DescriptorTarget};
 use pagewise_model::Bytes;
 use pagewise_model::look::{PipeCall, PipeSeen};
 use rustix::fs::{Mode, OFlags};
@@ -13,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The pipes so far, and operations that depend on their capacity.
 #[derive(Debug, Default)]
-pub(super) struct Pipes {
+pub(super) struct TreePipes {
     inherited: HashSet<u64>,
     found: BTreeMap<u64, PipeSeen>,
     calls: BTreeSet<PipeCall>,
 }
 
-impl Pipes {
+impl TreePipes {
     /// All pipes that `pid` holds now come from outside.
     pub(super) fn inherit(&mut self, pid: i32) {
         for descriptor in fd::list(pid).unwrap_or_default() {
-            if let Target::Pipe(inode) = descriptor.target {
+            if let DescriptorTarget::Pipe(inode) = descriptor.target {
                 self.inherited.insert(inode);
             }
         }
@@ -32,7 +32,7 @@ impl Pipes {
     /// Notes the ends that `pid`, which is stopped, holds.
     pub(super) fn note(&mut self, pid: i32) {
         for descriptor in fd::list(pid).unwrap_or_default() {
-            let Target::Pipe(inode) = descriptor.target else { continue };
+            let DescriptorTarget::Pipe(inode) = descriptor.target else { continue };
             let pipe = self.found.entry(inode).or_insert_with(|| PipeSeen {
                 inode,
                 capacity_bytes: Bytes(0),
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn own_pipe_is_noted_with_its_capacity() {
         let pid = std::process::id() as i32;
-        let mut pipes = Pipes::default();
+        let mut pipes = TreePipes::default();
         pipes.inherit(pid);
         let (reader, _writer) = std::io::pipe().unwrap();
         let inode = rustix::fs::fstat(&reader).unwrap().st_ino;

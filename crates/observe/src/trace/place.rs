@@ -21,7 +21,7 @@ pub(super) type Name = (Identity, OsString);
 
 /// Where the path of a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum PathArgument {
     /// First argument, relative to the working directory.
     Path,
     /// Second argument, relative to the directory that the first one is.
@@ -36,7 +36,7 @@ pub(super) enum Named {
 
 /// A file that a call names.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct NamedFile {
     /// A path to it that works from here.
     pub(super) path: PathBuf,
     /// Its absolute path, for people.
@@ -49,7 +49,7 @@ pub(super) struct Place {
     pub(super) own: Option<Metadata>,
 }
 
-impl Place {
+impl NamedFile {
     /// The target path with all links followed, including those of `/proc/PID`.
     pub(super) fn led(&self) -> PathBuf {
         kernel_path(&self.path).unwrap_or_else(|| self.shown.clone())
@@ -62,13 +62,13 @@ impl Place {
 }
 
 /// The file that call arguments `args` of thread `tid` name.
-pub(super) fn named(tid: i32, named: Named, args: &[u64; 6]) -> Option<Place> {
+pub(super) fn named(tid: i32, named: PathArgument, args: &[u64; 6]) -> Option<NamedFile> {
     let (directory, pointer) = match named {
-        Named::Path => (libc::AT_FDCWD, args[0]),
-        Named::At => (args[0] as i32, args[1]),
-        Named::SecondPath => (libc::AT_FDCWD, args[1]),
-        Named::SecondAt => (args[1] as i32, args[2]),
-        Named::ThirdAt => (args[2] as i32, args[3]),
+        PathArgument::Path => (libc::AT_FDCWD, args[0]),
+        PathArgument::At => (args[0] as i32, args[1]),
+        PathArgument::SecondPath => (libc::AT_FDCWD, args[1]),
+        PathArgument::SecondAt => (args[1] as i32, args[2]),
+        PathArgument::ThirdAt => (args[2] as i32, args[3]),
     };
     if pointer == 0 {
         return (directory >= 0).then(|| opened(tid, directory)).flatten();
@@ -81,7 +81,7 @@ pub(super) fn named(tid: i32, named: Named, args: &[u64; 6]) -> Option<Place> {
 }
 
 /// The file that `path` refers to in thread `tid`.
-pub(super) fn of_path(tid: i32, path: &Path) -> Place {
+pub(super) fn of_path(tid: i32, path: &Path) -> NamedFile {
     look(from_here(tid, libc::AT_FDCWD, path))
 }
 
@@ -109,25 +109,25 @@ fn has_own_root(tid: i32) -> bool {
 }
 
 /// The file that descriptor `fd` of thread `tid` leads to.
-pub(super) fn opened(tid: i32, fd: i32) -> Option<Place> {
+pub(super) fn opened(tid: i32, fd: i32) -> Option<NamedFile> {
     let path = PathBuf::from(format!("/proc/{tid}/fd/{fd}"));
     let target = fs::metadata(&path).ok()?;
     let shown = fs::read_link(&path).ok()?;
-    Some(Place { path, shown, name: None, own: Some(target.clone()), target: Some(target) })
+    Some(NamedFile { path, shown, name: None, own: Some(target.clone()), target: Some(target) })
 }
 
-fn look(path: PathBuf) -> Place {
+fn look(path: PathBuf) -> NamedFile {
     let (target, own) = (fs::metadata(&path).ok(), fs::symlink_metadata(&path).ok());
     if !ends_in_name(&path) {
         let shown = kernel_path(&path).unwrap_or_else(|| path.clone());
-        return Place { path, shown, name: None, target, own };
+        return NamedFile { path, shown, name: None, target, own };
     }
     let (mut shown, mut name) = (path.clone(), None);
     if let (Some(parent), Some(last)) = (path.parent(), path.file_name()) {
         shown = kernel_path(parent).map_or(shown, |parent| parent.join(last));
         name = fs::metadata(parent).ok().map(|meta| (identity(&meta), last.to_owned()));
     }
-    Place { path, shown, name, target, own }
+    NamedFile { path, shown, name, target, own }
 }
 
 /// False for a path whose last part is `.` or `..`.
@@ -232,8 +232,8 @@ mod tests {
         let pid = std::process::id() as i32;
         let text = b"/bin/ls\0";
         let args = [text.as_ptr() as u64, 0, 0, 0, 0, 0];
-        let place = named(pid, Named::Path, &args).unwrap();
+        let place = named(pid, PathArgument::Path, &args).unwrap();
         assert!(place.target.unwrap().is_file());
-        assert!(named(pid, Named::Path, &[8, 0, 0, 0, 0, 0]).is_none());
+        assert!(named(pid, PathArgument::Path, &[8, 0, 0, 0, 0, 0]).is_none());
     }
 }

@@ -4,7 +4,7 @@
 //! Process ids are interpreted in our namespace: a program in a separate process namespace signals other
 //! processes.
 
-use super::calls::{Address, Target, Whom};
+use super::calls::{AddressArgument, ProcessArgument, SignalTarget};
 use pagewise_kernel::proc::stat;
 use pagewise_tracee::ptrace::{read_memory, read_u64};
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ pub(super) type InTree<'a> = &'a dyn Fn(i32) -> bool;
 /// Whom outside the tree process `pid` signals, if the call is more than a question.
 pub(super) fn signalled(
     pid: i32,
-    target: Target,
+    target: SignalTarget,
     signal: u64,
     args: &[u64; 6],
     in_tree: InTree<'_>,
@@ -26,16 +26,16 @@ pub(super) fn signalled(
     let whom = args[0] as i32;
     // Existence is asked for with signal 0; of two ids the first is the process.
     let inside = match target {
-        Target::Process if whom == 0 => in_tree(stat::read(pid).ok()?.group),
-        Target::Process if whom < -1 => in_tree(whom.checked_neg()?),
-        Target::Process | Target::Thread => whom != -1 && in_tree(whom),
-        Target::Descriptor => in_tree(pid_of_descriptor(pid, whom)?),
+        SignalTarget::Process if whom == 0 => in_tree(stat::read(pid).ok()?.group),
+        SignalTarget::Process if whom < -1 => in_tree(whom.checked_neg()?),
+        SignalTarget::Process | SignalTarget::Thread => whom != -1 && in_tree(whom),
+        SignalTarget::Descriptor => in_tree(pid_of_descriptor(pid, whom)?),
     };
     if inside || signal as i32 == 0 {
         return None;
     }
     Some(match target {
-        Target::Descriptor => format!("the process behind descriptor {whom}"),
+        SignalTarget::Descriptor => format!("the process behind descriptor {whom}"),
         _ if whom == -1 => "every process".to_owned(),
         _ if whom <= 0 => format!("process group {}", whom.unsigned_abs()),
         _ => format!("process {whom}"),
@@ -45,13 +45,13 @@ pub(super) fn signalled(
 /// The process outside the tree that a call of process `pid` acts on.
 pub(super) fn acted_on(
     pid: i32,
-    whom: Whom,
+    whom: ProcessArgument,
     args: &[u64; 6],
     in_tree: InTree<'_>,
 ) -> Option<String> {
     let (kind, who) = match whom {
-        Whom::Process(index) => (0, args[index] as i32),
-        Whom::Kind(first) => (args[0].checked_sub(first)?, args[1] as i32),
+        ProcessArgument::Process(index) => (0, args[index] as i32),
+        ProcessArgument::Kind(first) => (args[0].checked_sub(first)?, args[1] as i32),
     };
     match kind {
         0 => (who != 0 && !in_tree(who)).then(|| format!("process {who}")),
@@ -74,11 +74,11 @@ const MOST_MESSAGES: u64 = 1024;
 const MESSAGE_BYTES: u64 = 64;
 
 /// The internet address beyond this machine that a call sends to, the first of several.
-pub(super) fn far_address(tid: i32, address: Address, args: &[u64; 6]) -> Option<String> {
+pub(super) fn far_address(tid: i32, address: AddressArgument, args: &[u64; 6]) -> Option<String> {
     match address {
-        Address::Arguments(pointer, length) => far_at(tid, args[pointer], args[length]),
-        Address::Message => far_of_message(tid, args[1]),
-        Address::Messages => (0..(args[2] & 0xffff_ffff).min(MOST_MESSAGES))
+        AddressArgument::Arguments(pointer, length) => far_at(tid, args[pointer], args[length]),
+        AddressArgument::Message => far_of_message(tid, args[1]),
+        AddressArgument::Messages => (0..(args[2] & 0xffff_ffff).min(MOST_MESSAGES))
             .find_map(|n| far_of_message(tid, args[1].wrapping_add(n * MESSAGE_BYTES))),
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let far = |bytes: &[u8]| {
             let args = [3, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
-            far_address(pid, Address::Arguments(1, 2), &args)
+            far_address(pid, AddressArgument::Arguments(1, 2), &args)
         };
         assert_eq!(far(&inet([192, 0, 2, 1])), Some("192.0.2.1:80".to_owned()));
         assert_eq!(far(&inet([127, 3, 0, 1])), None);
@@ -168,7 +168,7 @@ mod tests {
         }
         let batch = |count| {
             let args = [3, headers.as_ptr() as u64, count, 0, 0, 0];
-            far_address(pid, Address::Messages, &args)
+            far_address(pid, AddressArgument::Messages, &args)
         };
         assert_eq!(batch(1), None);
         assert_eq!(batch(2), Some("192.0.2.7:80".to_owned()));
@@ -192,26 +192,33 @@ mod tests {
         let on = |whom, first: u64, second: u64| {
             acted_on(7, whom, &[first, second, 0, 0, 0, 0], &|pid| pid == 7)
         };
-        assert_eq!(on(Whom::Process(0), 7, 0), None);
-        assert_eq!(on(Whom::Process(0), 0, 0), None);
-        assert_eq!(on(Whom::Process(1), 7, 8), Some("process 8".to_owned()));
-        assert_eq!((on(Whom::Kind(0), 0, 7), on(Whom::Kind(1), 2, 7)), (None, None));
-        assert_eq!(on(Whom::Kind(0), 1, 8), Some("process group 8".to_owned()));
-        assert!(on(Whom::Kind(0), 2, 0).is_some() && on(Whom::Kind(1), 3, 0).is_some());
+        assert_eq!(on(ProcessArgument::Process(0), 7, 0), None);
+        assert_eq!(on(ProcessArgument::Process(0), 0, 0), None);
+        assert_eq!(on(ProcessArgument::Process(1), 7, 8), Some("process 8".to_owned()));
+        assert_eq!(
+            (on(ProcessArgument::Kind(0), 0, 7), on(ProcessArgument::Kind(1), 2, 7)),
+            (None, None)
+        );
+        assert_eq!(on(ProcessArgument::Kind(0), 1, 8), Some("process group 8".to_owned()));
+        assert!(
+            on(ProcessArgument::Kind(0), 2, 0).is_some()
+                && on(ProcessArgument::Kind(1), 3, 0).is_some()
+        );
         // There is no such kind, so the call fails.
-        assert_eq!(on(Whom::Kind(1), 0, 8), None);
+        assert_eq!(on(ProcessArgument::Kind(1), 0, 8), None);
     }
 
     #[test]
     fn signals_beyond_the_tree_count() {
         let tree = |pid: i32| pid == 7;
-        let judge = |args: [u64; 6]| signalled(7, Target::Process, args[1], &args, &tree).is_some();
+        let judge =
+            |args: [u64; 6]| signalled(7, SignalTarget::Process, args[1], &args, &tree).is_some();
         assert!(!judge([7, 15, 0, 0, 0, 0]) && !judge([8, 0, 0, 0, 0, 0]));
         assert!(!judge([-7_i64 as u64, 15, 0, 0, 0, 0]));
         let own = std::process::id();
-        assert!(signalled(7, Target::Process, 15, &[own.into(); 6], &tree).is_some());
+        assert!(signalled(7, SignalTarget::Process, 15, &[own.into(); 6], &tree).is_some());
         // A thread and its group come before the signal: 0 there is a question too.
-        assert!(signalled(7, Target::Process, 0, &[own.into(); 6], &tree).is_none());
+        assert!(signalled(7, SignalTarget::Process, 0, &[own.into(); 6], &tree).is_none());
         assert!(judge([8, 15, 0, 0, 0, 0]) && judge([-1_i64 as u64, 15, 0, 0, 0, 0]));
     }
 }

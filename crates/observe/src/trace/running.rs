@@ -3,12 +3,12 @@
 //! Their mapping calls are not seen, but their traces are. If faults fill more memory than a process has
 //! grown by, the difference was given back before. A large anonymous mapping was made by one call.
 
-use super::files::Files;
-use super::image::{self, Image};
+use super::files::TreeFiles;
+use super::image::{self, RunningImage};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::{maps, status, tree};
-use pagewise_model::look::{ProcessSeen, Traced};
-use pagewise_model::usage::Ended;
+use pagewise_model::look::{TracedLook, TracedProcess};
+use pagewise_model::usage::ProgramEnd;
 use pagewise_model::{Bytes, Fact};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,14 +22,14 @@ const NOT_TRACED: &str = "the processes were running already";
 
 /// A look at processes over some time.
 #[derive(Debug, Default)]
-pub struct Running {
+pub struct RunningLook {
     /// Faults and resident memory of each when the look began.
     before: BTreeMap<i32, (u64, Bytes)>,
-    seen: Vec<ProcessSeen>,
-    files: Files,
+    seen: Vec<TracedProcess>,
+    files: TreeFiles,
 }
 
-impl Running {
+impl RunningLook {
     /// Begins a look at these processes.
     #[must_use]
     pub fn begin(pids: &[i32]) -> Self {
@@ -41,7 +41,7 @@ impl Running {
     pub fn end(&mut self, pids: &[i32]) {
         for pid in pids {
             let (faults, rss) = self.before.get(pid).copied().unwrap_or_default();
-            let mut image = Image::new(*pid, 0, false, faults);
+            let mut image = RunningImage::new(*pid, 0, false, faults);
             image.read();
             self.files.note_code(image.code());
             let (_, mut seen) = image.close();
@@ -60,8 +60,8 @@ impl Running {
 
     /// The observations. The processes have ended by then, so that they do not count as holders of files.
     #[must_use]
-    pub fn finish(self, ended: Ended) -> Traced {
-        Traced {
+    pub fn finish(self, ended: ProgramEnd) -> TracedLook {
+        TracedLook {
             most_processes: u32::try_from(self.seen.len()).unwrap_or(u32::MAX),
             processes: self.seen,
             pipes: Vec::new(),
@@ -79,7 +79,7 @@ impl Running {
 
 /// Its file by the name that started it, if that is a link to a differently named file, such as redis-server
 /// to redis-check-rdb. Uses its first argument, which programs extend but seldom replace.
-fn as_started(seen: &ProcessSeen) -> Option<String> {
+fn as_started(seen: &TracedProcess) -> Option<String> {
     let word = seen.args.first()?.split_whitespace().next()?.trim_end_matches(':');
     let path = Path::new(&seen.exe).with_file_name(Path::new(word).file_name()?);
     let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn memory_that_is_filled_again_and_again_was_given_back() {
         let pid = own_pid();
-        let mut look = Running::begin(&[pid]);
+        let mut look = RunningLook::begin(&[pid]);
         let mut sum = 0u64;
         for round in 0..4u8 {
             // Above glibc's largest threshold of 32 MiB, so each block is a separate mapping.
@@ -116,7 +116,7 @@ mod tests {
         }
         assert!(sum > 0);
         look.end(&[pid]);
-        let traced = look.finish(Ended::Exited(0));
+        let traced = look.finish(ProgramEnd::Exited(0));
         let [own] = &traced.processes[..] else { panic!("{traced:?}") };
         assert!(own.churn.munmap_bytes >= Bytes::mib(192), "{:?}", own.churn);
         assert!(own.incomplete.is_none() && !own.exe.is_empty());
@@ -138,10 +138,10 @@ mod tests {
             while fs::read(format!("/proc/{pid}/cmdline")).unwrap().is_empty() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            let mut look = Running::begin(&[pid]);
+            let mut look = RunningLook::begin(&[pid]);
             look.end(&[pid]);
             child.kill().and_then(|()| child.wait()).unwrap();
-            let traced = look.finish(Ended::Exited(0));
+            let traced = look.finish(ProgramEnd::Exited(0));
             assert_eq!(Path::new(&traced.processes[0].exe), at(name));
         }
     }
@@ -150,11 +150,11 @@ mod tests {
     fn threads_of_a_running_process_are_counted() {
         let (pid, (end, wait)) = (own_pid(), std::sync::mpsc::channel::<()>());
         let sleeper = std::thread::spawn(move || wait.recv());
-        let mut look = Running::begin(&[pid]);
+        let mut look = RunningLook::begin(&[pid]);
         look.end(&[pid]);
         drop(end);
         assert!(sleeper.join().unwrap().is_err());
-        let traced = look.finish(Ended::Exited(0));
+        let traced = look.finish(ProgramEnd::Exited(0));
         assert!(traced.processes[0].threads >= 2, "{traced:?}");
     }
 }

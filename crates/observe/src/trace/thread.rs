@@ -1,22 +1,22 @@
 //! The state of one thread between two stops.
 
-use super::effects::Intent;
-use pagewise_tracee::untraced::Cleared;
+use super::effects::CallIntent;
+use pagewise_tracee::untraced::ClearedFlags;
 
 /// The action to take when a call returns.
 #[derive(Debug)]
-pub(super) enum Pending {
-    Effect(Box<Intent>),
+pub(super) enum PendingAction {
+    Effect(Box<CallIntent>),
     Break,
     Close,
     /// It makes a thread, which was to be untraced.
-    Untraced(Cleared),
+    Untraced(ClearedFlags),
 }
 
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct TracedThread {
     pub(super) pid: i32,
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingAction>,
     /// The tracer has asked it to stop.
     pub(super) interrupted: bool,
     /// A single step may not have ended yet.
@@ -25,7 +25,7 @@ pub(super) struct Thread {
     pub(super) parked: bool,
 }
 
-impl Thread {
+impl TracedThread {
     /// One of process `pid` that has just appeared.
     pub(super) const fn new(pid: i32) -> Self {
         Self { pid, pending: None, interrupted: false, stepped: false, parked: false }

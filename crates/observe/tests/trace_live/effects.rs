@@ -1,9 +1,9 @@
 //! Effects of programs on the outside, and actions that only look like effects.
 
 use super::{look, own, shell};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::ProgramLaunch;
 use std::path::Path;
 
 pub(super) fn prepared_dir() -> tempfile::TempDir {
@@ -103,7 +103,7 @@ pub(super) fn harmless_commands_have_no_effects() {
         let dir = prepared_dir();
         let seen = look(&shell(dir.path(), command));
         assert!(seen.effects.is_empty(), "{command}: {:?}", seen.effects);
-        assert_eq!(seen.ended, Ended::Exited(0), "{command}");
+        assert_eq!(seen.ended, ProgramEnd::Exited(0), "{command}");
     }
     let dir = prepared_dir();
     let options = TraceOptions { scratch: vec![dir.path().to_owned()], ..TraceOptions::default() };
@@ -173,8 +173,8 @@ pub(super) fn calls_of_other_tables_are_reported() {
         println!("SKIP calls_of_other_tables_are_reported: no 32-bit program runs here");
         return;
     }
-    let seen = look(&Launch::experiment(vec![path.into_os_string()]));
-    assert_eq!(seen.ended, Ended::Exited(0));
+    let seen = look(&ProgramLaunch::experiment(vec![path.into_os_string()]));
+    assert_eq!(seen.ended, ProgramEnd::Exited(0));
     assert_eq!(seen.effects.len(), 1, "{:?}", seen.effects);
     assert!(
         seen.effects[0].action.contains("32-bit") && seen.effects[0].subject.contains("narrow")

@@ -2,9 +2,9 @@
 //! returns, by `tests/programs/input.c`. A question about its kind does not.
 
 use super::{built, look, shell};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
-use pagewise_tracee::launch::{Input, Launch, Once};
+use pagewise_tracee::launch::{OneTimeInput, ProgramLaunch, StdinSource};
 use std::path::Path;
 use std::process::Command;
 
@@ -36,11 +36,11 @@ const USES: [(&str, &str); 20] = [
 const OF_SOCKETS: [(&str, &str); 3] =
     [("recv", "recvfrom"), ("recvmsg", "recvmsg"), ("send", "sendto")];
 
-fn with_input(dir: &Path, command: &str, once: Once) -> Launch {
-    Launch { stdin: Input::Ended(once), ..shell(dir, command) }
+fn with_input(dir: &Path, command: &str, once: OneTimeInput) -> ProgramLaunch {
+    ProgramLaunch { stdin: StdinSource::Ended(once), ..shell(dir, command) }
 }
 
-fn uses(dir: &Path, command: &str, once: Once) -> String {
+fn uses(dir: &Path, command: &str, once: OneTimeInput) -> String {
     match traced_run(&with_input(dir, command, once), &TraceOptions::default()) {
         Err(TraceError::UsesInput { call, effects }) if effects.is_empty() => call,
         other => panic!("{command}: {other:?}"),
@@ -51,13 +51,13 @@ pub(super) fn each_use_of_the_input_ends_the_look_before() {
     const TEST: &str = "each_use_of_the_input_ends_the_look_before";
     let Some((dir, _)) = built(TEST, "input") else { return };
     let dir = dir.path();
-    let both = [Once::Pipe, Once::Stream];
+    let both = [OneTimeInput::Pipe, OneTimeInput::Stream];
     let of_both = both.into_iter().flat_map(|once| USES.map(|used| (once, used)));
-    let of_sockets = [Once::Stream, Once::Datagrams, Once::Packets]
+    let of_sockets = [OneTimeInput::Stream, OneTimeInput::Datagrams, OneTimeInput::Packets]
         .into_iter()
         .flat_map(|once| OF_SOCKETS.map(|used| (once, used)));
     for (once, (used, call)) in of_both.chain(of_sockets) {
-        if once != Once::Pipe && call == "open" {
+        if once != OneTimeInput::Pipe && call == "open" {
             // A socket has no name to open it by: the call fails.
             continue;
         }
@@ -70,16 +70,16 @@ pub(super) fn each_use_of_the_input_ends_the_look_before() {
 pub(super) fn programs_are_ended_at_the_first_use_whoever_makes_it() {
     let dir = super::effects::prepared_dir();
     for command in ["cat", "true | cat; cat", "exec 5<&0; cat <&5", "while read x; do :; done"] {
-        assert_eq!(uses(dir.path(), command, Once::Pipe), "read", "{command}");
+        assert_eq!(uses(dir.path(), command, OneTimeInput::Pipe), "read", "{command}");
     }
     // No process sees the end of the program that was about to read.
     for _ in 0..20 {
         let command = "exec 3> after; cat | { read line; echo came back >&3; }";
-        assert_eq!(uses(dir.path(), command, Once::Pipe), "read");
+        assert_eq!(uses(dir.path(), command, OneTimeInput::Pipe), "read");
         assert_eq!(std::fs::read(dir.path().join("after")).unwrap(), b"");
         std::fs::remove_file(dir.path().join("after")).unwrap();
     }
-    let late = with_input(dir.path(), "rm a; cat > b", Once::Pipe);
+    let late = with_input(dir.path(), "rm a; cat > b", OneTimeInput::Pipe);
     let error = traced_run(&late, &TraceOptions::default()).unwrap_err();
     let TraceError::UsesInput { effects, .. } = &error else { panic!("{error}") };
     let done: Vec<&str> = effects.iter().map(|effect| effect.action.as_str()).collect();
@@ -110,9 +110,9 @@ pub(super) fn questions_about_the_input_are_no_uses() {
             println!("SKIP {TEST}: no {program}");
             continue;
         }
-        for once in [Once::Pipe, Once::Stream] {
+        for once in [OneTimeInput::Pipe, OneTimeInput::Stream] {
             let seen = look(&with_input(dir, command, once));
-            assert_eq!(seen.ended, Ended::Exited(0), "{command}: {once:?}");
+            assert_eq!(seen.ended, ProgramEnd::Exited(0), "{command}: {once:?}");
         }
     }
 }

@@ -2,9 +2,9 @@
 //! own objects.
 
 use super::{built, look, shell};
-use pagewise_model::look::{SideEffect, Traced};
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_model::look::{SideEffect, TracedLook};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
 use rustix::io::FdFlags;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -37,13 +37,13 @@ impl Outside {
 
     /// The effects of one of its calls. `None` if the call does not exist here.
     fn effects(&self, test: &str, words: &[&str]) -> Option<Vec<SideEffect>> {
-        let Traced { ended, effects, .. } =
+        let TracedLook { ended, effects, .. } =
             look(&shell(self.dir.path(), &format!("./outside {}", words.join(" "))));
-        if ended == Ended::Exited(NO_SUCH_CALL) {
+        if ended == ProgramEnd::Exited(NO_SUCH_CALL) {
             println!("SKIP {test}: {words:?}: not allowed here");
             return None;
         }
-        assert_eq!(ended, Ended::Exited(0), "{words:?}");
+        assert_eq!(ended, ProgramEnd::Exited(0), "{words:?}");
         Some(effects)
     }
 }
@@ -209,7 +209,8 @@ pub(super) fn device_nodes_are_effects() {
         }
         assert!(make());
         let launch = shell(outside.dir.path(), &format!("./outside {call}"));
-        let effects = look(&Launch { stdout: Sink::File(node.clone()), ..launch }).effects;
+        let effects =
+            look(&ProgramLaunch { stdout: OutputSink::File(node.clone()), ..launch }).effects;
         let [effect] = &effects[..] else { panic!("{call}: {effects:?}") };
         assert_eq!((effect.action.as_str(), effect.subject.ends_with("/null")), (wanted, true));
     }

@@ -10,16 +10,16 @@ pub mod verify;
 
 use crate::containers;
 use crate::receipt;
-use crate::receipt::{Here, Start, all_of, environment_alone};
+use crate::receipt::{ReceiptConditions, TestedStart, all_of, environment_alone};
 use crate::registry::{RemedyError, derived};
 use pagewise_kernel::SysError;
 use pagewise_kernel::machine::machine;
-use pagewise_kernel::trusted_path::{Doubt, Missing, PathError};
-use pagewise_model::applied::Change;
+use pagewise_kernel::trusted_path::{MissingName, PathDoubt, PathError};
+use pagewise_model::applied::FileChange;
 use pagewise_model::name::{in_comment, is_label, yaml_string};
-use pagewise_model::plan::{self, Dose};
-use pagewise_model::run::{Outcome, Run};
-use pagewise_tracee::launch::Launch;
+use pagewise_model::plan::{self, RemedyDose};
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_tracee::launch::ProgramLaunch;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ const OTHER_UNITS: [&str; 8] =
 
 /// Where to apply a receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ApplyPlace {
     /// A drop-in of this unit, in the directory that holds the account's or the machine's units.
     Systemd { unit: String, units: PathBuf, of_user: bool },
     /// A script with the program's name in this directory.
@@ -70,10 +70,10 @@ impl From<PathError> for ApplyError {
     fn from(error: PathError) -> Self {
         let PathError::Doubtful { at, why } = error else { return Self::Sys(error.into()) };
         let help = match why {
-            Doubt::Foreign(_) => {
+            PathDoubt::Foreign(_) => {
                 "run this as that user (not by sudo), or give another place".into()
             }
-            Doubt::Open | Doubt::Group(_) => {
+            PathDoubt::Open | PathDoubt::Group(_) => {
                 format!("chmod go-w {}, or give another place", at.display())
             }
         };
@@ -107,13 +107,13 @@ impl ApplyError {
 }
 
 /// The part of a run that is applied.
-struct Kept<'a> {
-    run: &'a Run,
+struct AppliedArm<'a> {
+    run: &'a SavedRun,
     arm: &'a str,
-    doses: Vec<Dose>,
+    doses: Vec<RemedyDose>,
     list: String,
     command: Vec<OsString>,
-    here: Here,
+    here: ReceiptConditions,
 }
 
 /// Builds the file that applies the receipt of `run` in `place`, without writing it. `pagewise` is the file
@@ -122,12 +122,12 @@ struct Kept<'a> {
 /// # Errors
 /// When the run has nothing to keep, or the place cannot express it.
 pub fn plan(
-    run: &Run,
-    place: &Place,
+    run: &SavedRun,
+    place: &ApplyPlace,
     pagewise: &Path,
     quote: fn(&[u8]) -> String,
     is_likely_enough: bool,
-) -> Result<Change, ApplyError> {
+) -> Result<FileChange, ApplyError> {
     let kept = kept(run, pagewise, is_likely_enough)?;
     let (command, here) = (&kept.command[..], &kept.here);
     let input = match &run.spec {
@@ -136,26 +136,32 @@ pub fn plan(
     };
     let tested = run.receipt.as_ref().map_or("", |receipt| &receipt.command);
     let system = tested.contains(" run --system ");
-    let start = Start { command, input, here, system, quote };
+    let start = TestedStart { command, input, here, system, quote };
     match place {
-        Place::Systemd { unit, units, of_user } => drop_in(&kept, &start, unit, units, *of_user),
-        Place::Wrapper { directory } => wrapper(&kept, &start, directory),
-        Place::EnvironmentFile { file } => environment_file(&kept, &start, file),
-        Place::Compose { file, service } => compose(&kept, &start, file, service),
-        Place::Kubernetes { file, container } => kubernetes(&kept, &start, file, container),
+        ApplyPlace::Systemd { unit, units, of_user } => {
+            drop_in(&kept, &start, unit, units, *of_user)
+        }
+        ApplyPlace::Wrapper { directory } => wrapper(&kept, &start, directory),
+        ApplyPlace::EnvironmentFile { file } => environment_file(&kept, &start, file),
+        ApplyPlace::Compose { file, service } => compose(&kept, &start, file, service),
+        ApplyPlace::Kubernetes { file, container } => kubernetes(&kept, &start, file, container),
     }
 }
 
 /// The arm that the receipt of `run` is for.
-fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kept<'a>, ApplyError> {
+fn kept<'a>(
+    run: &'a SavedRun,
+    pagewise: &Path,
+    is_likely_enough: bool,
+) -> Result<AppliedArm<'a>, ApplyError> {
     let nothing = |why: &str| {
         let why = format!("run `{}` keeps nothing: {why}", run.id);
         ApplyError::refused(why, "pagewise history lists the runs; show RUN prints one")
     };
     let arm = match &run.outcome {
-        Some(Outcome::Proven { keep }) => keep.first(),
-        Some(Outcome::Likely { arms }) if is_likely_enough => arms.first(),
-        Some(Outcome::Likely { .. }) => {
+        Some(SessionOutcome::Proven { keep }) => keep.first(),
+        Some(SessionOutcome::Likely { arms }) if is_likely_enough => arms.first(),
+        Some(SessionOutcome::Likely { .. }) => {
             return Err(ApplyError::refused(
                 format!("run `{}` has a likely gain, not a proven one", run.id),
                 format!(
@@ -180,7 +186,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
             std::env::current_dir().unwrap_or_default(),
         ),
     };
-    let here = Here {
+    let here = ReceiptConditions {
         environment: run.environment.iter().map(|(n, v)| (n.into(), v.into())).collect(),
         pagewise: pagewise.to_owned(),
         in_path: false,
@@ -188,7 +194,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         directory,
     };
     let list = plan::list(&doses);
-    Ok(Kept { run, arm, doses, list, command, here })
+    Ok(AppliedArm { run, arm, doses, list, command, here })
 }
 
 /// The file of the program, found as the session found it, without any wrapper.
@@ -198,13 +204,13 @@ fn program(command: &[OsString], directory: &Path) -> Result<PathBuf, ApplyError
         Some(path) => directory.join(path),
         None => {
             let wrappers = record::wrappers()?;
-            Launch::experiment(command.to_vec()).file_beyond(&wrappers).unwrap_or_default()
+            ProgramLaunch::experiment(command.to_vec()).file_beyond(&wrappers).unwrap_or_default()
         }
     })
 }
 
-impl Kept<'_> {
-    fn change(&self, file: &Path, content: String) -> Result<Change, ApplyError> {
+impl AppliedArm<'_> {
+    fn change(&self, file: &Path, content: String) -> Result<FileChange, ApplyError> {
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let name = absolute.to_str().ok_or_else(|| {
             ApplyError::refused(
@@ -213,8 +219,8 @@ impl Kept<'_> {
             )
         })?;
         // Before anything in that directory is read.
-        record::place_of(&absolute, Missing::Ends)?;
-        Ok(Change {
+        record::place_of(&absolute, MissingName::Ends)?;
+        Ok(FileChange {
             run: self.run.id.clone(),
             arm: self.arm.to_owned(),
             file: name.to_owned(),
@@ -237,12 +243,12 @@ impl Kept<'_> {
 }
 
 fn drop_in(
-    kept: &Kept<'_>,
-    start: &Start<'_>,
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
     unit: &str,
     units: &Path,
     of_user: bool,
-) -> Result<Change, ApplyError> {
+) -> Result<FileChange, ApplyError> {
     let unit = unit_name(unit)?;
     let receipt = receipt::write(&kept.doses, start);
     if receipt.systemd.is_empty() {
@@ -252,7 +258,7 @@ fn drop_in(
     }
     let file = units.join(format!("{unit}.d")).join(DROP_IN);
     let settings = all_of(&kept.doses);
-    let started = trust::Started {
+    let started = trust::StartedProgram {
         pagewise: receipt
             .systemd
             .iter()
@@ -291,7 +297,11 @@ fn unit_name(name: &str) -> Result<String, ApplyError> {
     }
 }
 
-fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Change, ApplyError> {
+fn wrapper(
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
+    directory: &Path,
+) -> Result<FileChange, ApplyError> {
     let program = &kept.here.program;
     let name = program.file_name().ok_or_else(|| {
         ApplyError::refused("the program of this run is not found", "run it where it is installed")
@@ -312,7 +322,7 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
     let line = start.script(&kept.list, &all_of(&kept.doses));
     let mut change = kept.change(&file, format!("#!/bin/sh\n{}exec {line}\n", kept.head()))?;
     change.mode = 0o755;
-    let started = trust::Started {
+    let started = trust::StartedProgram {
         pagewise: Some(&kept.here.pagewise),
         program,
         variables: &start.variables(&all_of(&kept.doses), true),
@@ -327,7 +337,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<Change, ApplyError> {
+fn environment_file(
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
+    file: &Path,
+) -> Result<FileChange, ApplyError> {
     let settings = all_of(&kept.doses);
     if !environment_alone(&settings) {
         return Err(ApplyError::refused(
@@ -364,8 +378,8 @@ fn plain_assignment(name: &OsString, value: &OsString) -> Option<String> {
 }
 
 fn container_lines(
-    kept: &Kept<'_>,
-    start: &Start<'_>,
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
     name: &str,
 ) -> Result<plan::ContainerLines, ApplyError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -379,11 +393,11 @@ fn container_lines(
 }
 
 fn compose(
-    kept: &Kept<'_>,
-    start: &Start<'_>,
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
     file: &Path,
     service: &str,
-) -> Result<Change, ApplyError> {
+) -> Result<FileChange, ApplyError> {
     let lines = container_lines(kept, start, service)?.compose;
     let named = |line: &String| {
         if line == "  NAME:" { format!("  {}:", yaml_string(service)) } else { line.clone() }
@@ -397,11 +411,11 @@ fn compose(
 }
 
 fn kubernetes(
-    kept: &Kept<'_>,
-    start: &Start<'_>,
+    kept: &AppliedArm<'_>,
+    start: &TestedStart<'_>,
     file: &Path,
     container: &str,
-) -> Result<Change, ApplyError> {
+) -> Result<FileChange, ApplyError> {
     if !is_label(container) {
         let why = format!("`{container}` is not the name of a container in Kubernetes");
         let help = "use up to 63 small letters, digits and -, as your pod names it";
@@ -422,7 +436,7 @@ fn kubernetes(
 }
 
 /// The name of the systemd unit that a drop-in belongs to.
-pub(crate) fn unit_of(change: &Change) -> Option<(&str, &Path)> {
+pub(crate) fn unit_of(change: &FileChange) -> Option<(&str, &Path)> {
     let file = Path::new(&change.file);
     let directory = file.parent().filter(|_| file.ends_with(DROP_IN))?;
     let unit = directory.file_name()?.to_str()?.strip_suffix(".d")?;

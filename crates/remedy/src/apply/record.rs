@@ -13,11 +13,11 @@
 
 use super::ApplyError;
 use pagewise_kernel::file_view::read_at_most;
-use pagewise_kernel::part_file::{self, Rights, Target};
-use pagewise_kernel::trusted_path::{Missing, TrustedDir, walk_to_place};
+use pagewise_kernel::part_file::{self, FilePermissions, PartFileTarget};
+use pagewise_kernel::trusted_path::{MissingName, TrustedDir, walk_to_place};
 use pagewise_kernel::{SysError, attributes, clock, dirs};
 use pagewise_model::Bytes;
-use pagewise_model::applied::{Applied, Before, Change};
+use pagewise_model::applied::{AppliedChange, FileChange, PreviousFile};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ const ATTEMPTS: u32 = 100;
 
 /// Result of an undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Undone {
+pub enum UndoOutcome {
     /// The file is restored.
     Restored,
     /// There was no file before; it has been removed.
@@ -64,7 +64,7 @@ fn record_path(directory: &Path, number: u32) -> PathBuf {
 ///
 /// # Errors
 /// When the records cannot be read.
-pub fn all() -> Result<Vec<Applied>, ApplyError> {
+pub fn all() -> Result<Vec<AppliedChange>, ApplyError> {
     match dirs::find_state_dir()? {
         Some(state) => all_in(&state.join("applied")),
         None => Ok(Vec::new()),
@@ -82,7 +82,7 @@ pub fn wrappers() -> Result<Vec<PathBuf>, ApplyError> {
 
 /// Whether the file is still the wrapper. The second line of a wrapper names its run: an edited wrapper still
 /// has it, another program does not.
-fn is_wrapper_still(change: &Change) -> bool {
+fn is_wrapper_still(change: &FileChange) -> bool {
     let is_marked = |now: String| {
         now.lines().nth(1).is_some_and(|line| change.content.lines().nth(1) == Some(line))
     };
@@ -91,7 +91,7 @@ fn is_wrapper_still(change: &Change) -> bool {
             .is_ok_and(|now| String::from_utf8(now).is_ok_and(is_marked))
 }
 
-fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
+fn all_in(directory: &Path) -> Result<Vec<AppliedChange>, ApplyError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(failed("readdir", directory))?,
@@ -109,7 +109,7 @@ fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
         })?;
         found.push(applied);
     }
-    found.sort_by_key(|applied: &Applied| applied.number);
+    found.sort_by_key(|applied: &AppliedChange| applied.number);
     Ok(found)
 }
 
@@ -118,17 +118,17 @@ fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
 ///
 /// # Errors
 /// When an existing file is in the way, or the file cannot be written.
-pub fn apply(change: &Change, replaces: bool) -> Result<Option<Applied>, ApplyError> {
+pub fn apply(change: &FileChange, replaces: bool) -> Result<Option<AppliedChange>, ApplyError> {
     apply_in(&records()?, change, replaces)
 }
 
 fn apply_in(
     directory: &Path,
-    change: &Change,
+    change: &FileChange,
     replaces: bool,
-) -> Result<Option<Applied>, ApplyError> {
+) -> Result<Option<AppliedChange>, ApplyError> {
     let file = Path::new(&change.file);
-    let before = match place_of(file, Missing::Ends)? {
+    let before = match place_of(file, MissingName::Ends)? {
         Some((directory, name)) => present(&directory, name)?,
         None => None,
     };
@@ -140,7 +140,7 @@ fn apply_in(
         return Err(ApplyError::refused(format!("{} exists", change.file), help));
     }
     let missing = missing_directories(file);
-    let mut applied = Applied {
+    let mut applied = AppliedChange {
         number: 0,
         at_unix_ns: clock::unix_now().0,
         change: change.clone(),
@@ -162,7 +162,7 @@ fn apply_in(
 /// created.
 pub(super) fn place_of(
     file: &Path,
-    missing: Missing,
+    missing: MissingName,
 ) -> Result<Option<(TrustedDir, &OsStr)>, ApplyError> {
     let (Some(above), Some(name)) = (file.parent(), file.file_name()) else {
         let why = format!("{} is not the name of a file", file.display());
@@ -172,7 +172,7 @@ pub(super) fn place_of(
 }
 
 /// The current file; `None` if there is no file.
-fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<Before>, ApplyError> {
+fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<PreviousFile>, ApplyError> {
     let path = directory.path().join(name);
     let refused = |why: &str, help: &str| {
         ApplyError::refused(format!("{} {why}", path.display()), help.to_owned())
@@ -201,7 +201,7 @@ fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<Before>, Apply
     }
     let mut content = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut content).map_err(failed("read", &path))?;
-    Ok(Some(Before { content, mode: meta.mode() & 0o777, group: Some(meta.gid()) }))
+    Ok(Some(PreviousFile { content, mode: meta.mode() & 0o777, group: Some(meta.gid()) }))
 }
 
 /// Missing directories above `file`, outermost first.
@@ -213,7 +213,7 @@ fn missing_directories(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Assigns a number to the change, and stores its record under that number.
-fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> {
+fn keep(directory: &Path, applied: &mut AppliedChange) -> Result<PathBuf, ApplyError> {
     let newest = all_in(directory)?.last().map_or(0, |applied| applied.number);
     let mut kept = Ok(());
     for number in (newest + 1..).take(ATTEMPTS as usize) {
@@ -232,26 +232,26 @@ fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> 
     Err(ApplyError::refused("no number is free for the record", "pagewise apply --list"))
 }
 
-fn write(applied: &Applied) -> Result<(), ApplyError> {
+fn write(applied: &AppliedChange) -> Result<(), ApplyError> {
     let (change, before) = (&applied.change, &applied.before);
     let file = Path::new(&change.file);
-    let Some((directory, name)) = place_of(file, Missing::IsMadeOpen)? else {
+    let Some((directory, name)) = place_of(file, MissingName::IsMadeOpen)? else {
         return Err(failed("open", file)(Errno::NOENT.into()).into());
     };
     let rights = rights(change.mode, before.as_ref());
     let content = change.content.as_bytes();
-    Ok(Target::within(directory, name).write(content, &rights, before.is_some())?)
+    Ok(PartFileTarget::within(directory, name).write(content, &rights, before.is_some())?)
 }
 
 /// Owner is this account, group that of the previous file. If the group cannot be kept, nothing is replaced.
-fn rights(mode: u32, before: Option<&Before>) -> Rights {
+fn rights(mode: u32, before: Option<&PreviousFile>) -> FilePermissions {
     let own = rustix::process::geteuid().as_raw();
     let group = before.and_then(|before| before.group);
-    Rights { owner: group.map(|group| (own, group)), ..Rights::new(mode) }
+    FilePermissions { owner: group.map(|group| (own, group)), ..FilePermissions::new(mode) }
 }
 
 /// Removes directories that were created for the change, if they are empty.
-fn remove_directories(applied: &Applied) {
+fn remove_directories(applied: &AppliedChange) {
     for directory in applied.directories.iter().rev() {
         let _in_use = fs::remove_dir(directory);
     }
@@ -262,7 +262,10 @@ fn remove_directories(applied: &Applied) {
 ///
 /// # Errors
 /// When there is no such change, its file was changed, or the previous file cannot be written.
-pub fn undo(number: Option<u32>, is_forced: bool) -> Result<(Applied, Undone), ApplyError> {
+pub fn undo(
+    number: Option<u32>,
+    is_forced: bool,
+) -> Result<(AppliedChange, UndoOutcome), ApplyError> {
     undo_in(&records()?, number, is_forced)
 }
 
@@ -270,9 +273,9 @@ fn undo_in(
     directory: &Path,
     number: Option<u32>,
     is_forced: bool,
-) -> Result<(Applied, Undone), ApplyError> {
+) -> Result<(AppliedChange, UndoOutcome), ApplyError> {
     let mut all = all_in(directory)?;
-    let wanted = |applied: &Applied| number.is_none_or(|number| applied.number == number);
+    let wanted = |applied: &AppliedChange| number.is_none_or(|number| applied.number == number);
     let at = all.iter().rposition(wanted).ok_or_else(|| {
         let why = match number {
             Some(number) => format!("there is no change {number} to undo"),
@@ -288,16 +291,16 @@ fn undo_in(
     Ok((applied, undone))
 }
 
-fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
+fn take_back(applied: &AppliedChange, is_forced: bool) -> Result<UndoOutcome, ApplyError> {
     let file = Path::new(&applied.change.file);
-    let place = place_of(file, Missing::Ends)?;
+    let place = place_of(file, MissingName::Ends)?;
     let now = match &place {
         Some((directory, name)) => present(directory, name)?,
         None => None,
     };
     let is_ours = now.as_ref().is_some_and(|now| now.content == applied.change.content.as_bytes());
     if is_as_before(now.as_ref(), applied.before.as_ref()) {
-        return Ok(Undone::Nothing);
+        return Ok(UndoOutcome::Nothing);
     }
     if !is_ours && !is_forced {
         let why = format!("{} was changed since it was applied", applied.change.file);
@@ -310,7 +313,7 @@ fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
         None => {
             rustix::fs::unlinkat(&directory, name, AtFlags::empty())
                 .map_err(|error| failed("unlink", file)(error.into()))?;
-            Ok(Undone::Removed)
+            Ok(UndoOutcome::Removed)
         }
         // A record of an earlier version does not contain the owner: the content may belong to another
         // account.
@@ -321,14 +324,14 @@ fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
         }
         Some(before) => {
             let rights = rights(before.mode, Some(before));
-            Target::within(directory, name).write(&before.content, &rights, true)?;
-            Ok(Undone::Restored)
+            PartFileTarget::within(directory, name).write(&before.content, &rights, true)?;
+            Ok(UndoOutcome::Restored)
         }
     }
 }
 
 /// Whether a file is in its previous state. The group counts if it was recorded.
-fn is_as_before(now: Option<&Before>, before: Option<&Before>) -> bool {
+fn is_as_before(now: Option<&PreviousFile>, before: Option<&PreviousFile>) -> bool {
     match (now, before) {
         (Some(now), Some(before)) => {
             let is_same_group = before.group.is_none() || before.group == now.group;

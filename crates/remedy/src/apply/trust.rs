@@ -9,14 +9,14 @@
 
 use super::ApplyError;
 use pagewise_kernel::file_view::open_regular;
-use pagewise_kernel::trusted_path::{Doubt, doubt};
+use pagewise_kernel::trusted_path::{PathDoubt, doubt};
 use pagewise_model::plan::LD_PRELOAD;
 use pagewise_tracee::environment::Variables;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What a change starts.
-pub(super) struct Started<'a> {
+pub(super) struct StartedProgram<'a> {
     /// The file of pagewise, if it starts the program.
     pub(super) pagewise: Option<&'a Path>,
     pub(super) program: &'a Path,
@@ -30,7 +30,10 @@ const INSTALL: &str = "install pagewise where only root can write, such as /usr/
 ///
 /// # Errors
 /// When another account could replace pagewise or a library.
-pub(super) fn warnings(started: &Started<'_>, of_machine: bool) -> Result<Vec<String>, ApplyError> {
+pub(super) fn warnings(
+    started: &StartedProgram<'_>,
+    of_machine: bool,
+) -> Result<Vec<String>, ApplyError> {
     let mut warnings = Vec::new();
     if of_machine || rustix::process::geteuid().is_root() {
         if let Some(pagewise) = started.pagewise {
@@ -73,7 +76,7 @@ fn refuse(what: &str, path: &Path, help: &str) -> Result<(), ApplyError> {
     }
 }
 
-fn said(what: &str, path: &Path, (at, why): &(PathBuf, Doubt)) -> String {
+fn said(what: &str, path: &Path, (at, why): &(PathBuf, PathDoubt)) -> String {
     format!("another account could replace {what} ({}): {} {why}", path.display(), at.display())
 }
 
@@ -139,7 +142,8 @@ mod tests {
         let of = |pagewise: &Path, library: &Path, program: &Path| {
             let variables =
                 vec![(LD_PRELOAD.into(), format!("lib.so {}", library.display()).into())];
-            let started = Started { pagewise: Some(pagewise), program, variables: &variables };
+            let started =
+                StartedProgram { pagewise: Some(pagewise), program, variables: &variables };
             warnings(&started, true).map_err(|error| error.to_string())
         };
         assert_eq!(of(&own, &own, &own), Ok(Vec::new()));

@@ -7,7 +7,7 @@
 use super::{ApplyError, DROP_IN, unit_of};
 use pagewise_kernel::file_view::read_at_most;
 use pagewise_model::Bytes;
-use pagewise_model::applied::Change;
+use pagewise_model::applied::FileChange;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -35,7 +35,7 @@ const LARGEST: Bytes = Bytes::mib(1);
 
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
+pub enum VerifyOutcome {
     /// It accepts the change.
     Accepted { by: &'static str, note: Option<String> },
     /// Not checked, for this reason.
@@ -46,14 +46,14 @@ pub enum Checked {
 ///
 /// # Errors
 /// The complaints of the checker.
-pub fn verify(change: &Change, of_user: bool) -> Result<Checked, ApplyError> {
+pub fn verify(change: &FileChange, of_user: bool) -> Result<VerifyOutcome, ApplyError> {
     if let Some((unit, units)) = unit_of(change) {
         return drop_in(change, unit, installed(unit, units, of_user), of_user);
     }
     if change.is_wrapper() {
         return script(change);
     }
-    Ok(Checked::Not { why: "this format has no reader that only checks" })
+    Ok(VerifyOutcome::Not { why: "this format has no reader that only checks" })
 }
 
 fn refused(by: &str, said: &str) -> ApplyError {
@@ -61,8 +61,8 @@ fn refused(by: &str, said: &str) -> ApplyError {
     ApplyError::refused(format!("{by} does not accept the change: {said}"), "nothing was written")
 }
 
-fn script(change: &Change) -> Result<Checked, ApplyError> {
-    const NOT: Checked = Checked::Not { why: "sh could not be started" };
+fn script(change: &FileChange) -> Result<VerifyOutcome, ApplyError> {
+    const NOT: VerifyOutcome = VerifyOutcome::Not { why: "sh could not be started" };
     let mut command = Command::new("sh");
     command.arg("-n").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return Ok(NOT) };
@@ -71,31 +71,31 @@ fn script(change: &Change) -> Result<Checked, ApplyError> {
     }
     let Ok(done) = child.wait_with_output() else { return Ok(NOT) };
     if done.status.success() {
-        return Ok(Checked::Accepted { by: "sh -n", note: None });
+        return Ok(VerifyOutcome::Accepted { by: "sh -n", note: None });
     }
     Err(refused("sh", &String::from_utf8_lossy(&done.stderr)))
 }
 
 /// The drop-in must not add a complaint to those that the unit causes without it.
 fn drop_in(
-    change: &Change,
+    change: &FileChange,
     unit: &str,
     installed: Option<PathBuf>,
     of_user: bool,
-) -> Result<Checked, ApplyError> {
+) -> Result<VerifyOutcome, ApplyError> {
     let text = installed.and_then(|path| read_at_most(&path, LARGEST).ok());
     let text = text.and_then(|text| String::from_utf8(text).ok());
     let note = text.is_none().then(|| format!("no unit {unit} is installed here yet"));
     let text = text.unwrap_or_else(|| "[Service]\nExecStart=/bin/true\n".to_owned());
     let Ok((_scratch, plain, changed)) = copies(unit, &text, &change.content) else {
-        return Ok(Checked::Not { why: "no scratch directory could be written" });
+        return Ok(VerifyOutcome::Not { why: "no scratch directory could be written" });
     };
     let (Some(known), Some(now)) = (complaints(&plain, of_user), complaints(&changed, of_user))
     else {
-        return Ok(Checked::Not { why: "systemd-analyze is not installed" });
+        return Ok(VerifyOutcome::Not { why: "systemd-analyze is not installed" });
     };
     match now.difference(&known).next() {
-        None => Ok(Checked::Accepted { by: "systemd-analyze verify", note }),
+        None => Ok(VerifyOutcome::Accepted { by: "systemd-analyze verify", note }),
         Some(line) => Err(refused("systemd-analyze verify", line)),
     }
 }
@@ -138,8 +138,8 @@ fn complaints(unit: &Path, of_user: bool) -> Option<BTreeSet<String>> {
 mod tests {
     use super::*;
 
-    fn change(file: &str, content: &str, mode: u32) -> Change {
-        Change {
+    fn change(file: &str, content: &str, mode: u32) -> FileChange {
+        FileChange {
             run: "r".into(),
             arm: "place".into(),
             file: file.into(),
@@ -154,11 +154,14 @@ mod tests {
     #[test]
     fn a_shell_reads_a_wrapper() {
         let good = change("/bin/x", "#!/bin/sh\nexec true \"$@\"\n", 0o755);
-        assert_eq!(verify(&good, false).unwrap(), Checked::Accepted { by: "sh -n", note: None });
+        assert_eq!(
+            verify(&good, false).unwrap(),
+            VerifyOutcome::Accepted { by: "sh -n", note: None }
+        );
         let bad = change("/bin/x", "#!/bin/sh\nexec true 'x\n", 0o755);
         assert!(verify(&bad, false).unwrap_err().to_string().starts_with("sh does not accept"));
         let other = change("/x.env", "A=b\n", 0o644);
-        assert!(matches!(verify(&other, false).unwrap(), Checked::Not { .. }));
+        assert!(matches!(verify(&other, false).unwrap(), VerifyOutcome::Not { .. }));
     }
 
     #[test]
@@ -167,10 +170,10 @@ mod tests {
         let file = "/nowhere/pagewise-test.service.d/50-pagewise.conf";
         let good = change(file, "[Service]\nCPUAffinity=1\n", 0o644);
         let checked = verify(&good, false).unwrap();
-        if let Checked::Not { why } = checked {
+        if let VerifyOutcome::Not { why } = checked {
             return println!("SKIP systemd-analyze verify: {why}");
         }
-        assert!(matches!(checked, Checked::Accepted { note: Some(_), .. }), "{checked:?}");
+        assert!(matches!(checked, VerifyOutcome::Accepted { note: Some(_), .. }), "{checked:?}");
         let bad = change(file, "[Service]\nCPUAffinity=many\n", 0o644);
         let why = verify(&bad, false).unwrap_err().to_string();
         assert!(why.starts_with("systemd-analyze verify does not accept"), "{why}");

@@ -6,8 +6,8 @@
 
 use super::FoldError;
 use pagewise_kernel::SysError;
-use pagewise_kernel::attributes::{self, Attribute};
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::attributes::{self, ExtendedAttribute};
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::privilege::FileRights;
 use std::fs::{File, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -19,13 +19,13 @@ const ACCESS: u32 = 0o777;
 
 /// The attributes to apply.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptAttributes {
     metadata: Metadata,
-    attributes: Vec<Attribute>,
+    attributes: Vec<ExtendedAttribute>,
 }
 
 /// Those of a file, or why it may not be copied.
-pub(super) fn kept(file: &CachedFile) -> Result<Kept, FoldError> {
+pub(super) fn kept(file: &PageCacheFile) -> Result<KeptAttributes, FoldError> {
     let name = file.path().display().to_string();
     let rights = FileRights::of_open(file.file(), &name)?;
     if rights.user.is_some() || rights.group.is_some() {
@@ -36,17 +36,17 @@ pub(super) fn kept(file: &CachedFile) -> Result<Kept, FoldError> {
         return Err(FoldError::refused(why, help));
     }
     let attributes = attributes::list(file.file(), &name)?;
-    let is_signature = |found: &&Attribute| SIGNATURES.contains(&found.name.to_bytes());
+    let is_signature = |found: &&ExtendedAttribute| SIGNATURES.contains(&found.name.to_bytes());
     if let Some(signature) = attributes.iter().find(is_signature) {
         let why = format!("{name} carries a signature over its contents ({})", signature.label());
         let help = "a system that checks signatures would refuse the copy; fold an unsigned copy, then sign it";
         return Err(FoldError::refused(why, help));
     }
     let metadata = file.file().metadata().map_err(|e| SysError::new("fstat", name, e))?;
-    Ok(Kept { metadata, attributes })
+    Ok(KeptAttributes { metadata, attributes })
 }
 
-impl Kept {
+impl KeptAttributes {
     /// Applies all of it to the copy. Returns a note if the owner differs.
     pub(super) fn give(&self, copy: &File) -> Result<Option<String>, FoldError> {
         let failed = |call| move |e: std::io::Error| SysError::new(call, "the copy", e);
@@ -74,7 +74,7 @@ impl Kept {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.attributes.iter().map(Attribute::label).collect()
+        self.attributes.iter().map(ExtendedAttribute::label).collect()
     }
 }
 

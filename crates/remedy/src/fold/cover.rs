@@ -13,28 +13,28 @@
 //! Not seen: files that the program reaches by other names. Cost: at each start the file is read twice and
 //! written once, to memory that can only be reclaimed by swapping.
 
-use super::{FoldError, Options, Target, make};
-use crate::code::Code;
+use super::{FoldError, FoldOptions, FoldTarget, make};
+use crate::code::CodePlacement;
 use crate::warmth::{self, TEXT_HUGE};
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::mount_namespace::MountNamespace;
 use pagewise_kernel::privilege::FileRights;
 use pagewise_kernel::{limits, page_size};
 use pagewise_model::Bytes;
 use pagewise_model::plan::{FileKind, HugeFile};
-use pagewise_observe::text::Elf;
+use pagewise_observe::text::ElfFile;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Files that are covered by copies.
 #[derive(Debug, Default)]
-pub struct Covering {
+pub struct CoveredFiles {
     covered: Vec<HugeFile>,
     /// The program starts in its own user namespace.
     has_own_users: bool,
 }
 
-impl Covering {
+impl CoveredFiles {
     /// Lines about code that the copies do not put on huge pages; with `verbose` also what was done.
     #[must_use]
     pub fn lines(&self, verbose: bool) -> Vec<String> {
@@ -63,15 +63,15 @@ impl Covering {
 
 /// Files whose code only a copy can put on huge pages.
 #[derive(Debug, Default)]
-pub struct Choice {
-    originals: Vec<(HugeFile, CachedFile)>,
+pub struct FoldChoice {
+    originals: Vec<(HugeFile, PageCacheFile)>,
 }
 
 /// Separates the files whose code only a copy can put on huge pages from the others, which are left to the
 /// page cache.
 #[must_use]
-pub fn choose(files: Vec<HugeFile>) -> (Choice, Vec<HugeFile>) {
-    let (mut choice, mut rest) = (Choice::default(), Vec::new());
+pub fn choose(files: Vec<HugeFile>) -> (FoldChoice, Vec<HugeFile>) {
+    let (mut choice, mut rest) = (FoldChoice::default(), Vec::new());
     for file in files {
         match foldable(&file) {
             Some(original) => choice.originals.push((file, original)),
@@ -81,7 +81,7 @@ pub fn choose(files: Vec<HugeFile>) -> (Choice, Vec<HugeFile>) {
     (choice, rest)
 }
 
-impl Choice {
+impl FoldChoice {
     /// Covers the files by copies. This process, which must have one thread, and its later children see the
     /// copies. If it has to enter a user namespace, it can no longer read the mappings of processes outside,
     /// so do such work before.
@@ -89,9 +89,9 @@ impl Choice {
     /// # Errors
     /// When a namespace or a mount is refused, the copies take too much memory, or one cannot be made. This
     /// process may then be in a namespace and should end.
-    pub fn cover(self) -> Result<Covering, FoldError> {
+    pub fn cover(self) -> Result<CoveredFiles, FoldError> {
         if self.originals.is_empty() {
-            return Ok(Covering::default());
+            return Ok(CoveredFiles::default());
         }
         let originals = || self.originals.iter().map(|(_, original)| original);
         originals().try_for_each(refuse_rights)?;
@@ -101,20 +101,20 @@ impl Choice {
             namespace.cover(original.path(), |copy| fold_into(original, copy))?;
         }
         let covered = self.originals.into_iter().map(|(file, _)| file).collect();
-        Ok(Covering { covered, has_own_users: namespace.has_own_users() })
+        Ok(CoveredFiles { covered, has_own_users: namespace.has_own_users() })
     }
 }
 
 /// The open file, if a copy would have code on huge pages and the file itself never has.
-fn foldable(file: &HugeFile) -> Option<CachedFile> {
-    let opened = CachedFile::open(Path::new(&file.path)).ok()?;
-    let elf = (file.kind == FileKind::Code).then(|| Elf::read(opened.file()).ok()).flatten()?;
-    let code = Code::from_file(&opened, &elf.layout);
+fn foldable(file: &HugeFile) -> Option<PageCacheFile> {
+    let opened = PageCacheFile::open(Path::new(&file.path)).ok()?;
+    let elf = (file.kind == FileKind::Code).then(|| ElfFile::read(opened.file()).ok()).flatten()?;
+    let code = CodePlacement::from_file(&opened, &elf.layout);
     (code.reach() == Bytes(0) && code.folded_reach() > Bytes(0)).then_some(opened)
 }
 
 /// Refuses a program that gains rights from its file: it would not get them from a copy.
-fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
+fn refuse_rights(original: &PageCacheFile) -> Result<(), FoldError> {
     let name = original.path().display().to_string();
     match FileRights::of_open(original.file(), &name)?.mark() {
         None => Ok(()),
@@ -136,12 +136,12 @@ fn refuse_large(size: Bytes) -> Result<(), FoldError> {
     }
 }
 
-fn fold_into(original: &CachedFile, copy: &Path) -> Result<(), FoldError> {
+fn fold_into(original: &PageCacheFile, copy: &Path) -> Result<(), FoldError> {
     let (base, huge) = (page_size::base(), page_size::huge());
-    let options = Options { merge: true, fill_above: Bytes(base.bytes()), base, huge };
+    let options = FoldOptions { merge: true, fill_above: Bytes(base.bytes()), base, huge };
     // A signal ends this process and with it the copy.
     let stop = AtomicBool::new(false);
-    make(original, Target { path: copy, replaces: false }, &options, &stop).map(|_made| ())
+    make(original, FoldTarget { path: copy, replaces: false }, &options, &stop).map(|_made| ())
 }
 
 #[cfg(test)]

@@ -17,15 +17,15 @@ mod attributes;
 mod cover;
 mod plan;
 
-pub use cover::{Choice, Covering, choose};
-pub use plan::{Edit, Options, Plan, PlanError, plan};
+pub use cover::{CoveredFiles, FoldChoice, choose};
+pub use plan::{FoldOptions, FoldPlan, FoldPlanError, HeaderEdit, plan};
 
 use object::ReadCache;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::part_file::{self, PartFile};
 use pagewise_kernel::{SysError, clock, file_system};
 use pagewise_model::Nanos;
-use pagewise_model::fold::Changes;
+use pagewise_model::fold::FoldChanges;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -43,7 +43,7 @@ pub enum FoldError {
     },
     /// The file cannot be folded.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] FoldPlanError),
     #[error(transparent)]
     System(#[from] SysError),
     /// Stopped by the user.
@@ -59,7 +59,7 @@ impl FoldError {
 
 /// Destination of the copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+pub struct FoldTarget<'a> {
     pub path: &'a Path,
     /// Replace an existing file with that name.
     pub replaces: bool,
@@ -67,9 +67,9 @@ pub struct Target<'a> {
 
 /// A finished copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct FinishedCopy {
     /// How it differs.
-    pub changes: Changes,
+    pub changes: FoldChanges,
     /// Names of the extended attributes that it has from the original.
     pub attributes: Vec<String>,
     /// Notes for the user.
@@ -82,34 +82,34 @@ pub struct Made {
 /// # Errors
 /// In case of an error, nothing new exists under the name of the copy.
 pub fn make(
-    file: &CachedFile,
-    target: Target<'_>,
-    options: &Options,
+    file: &PageCacheFile,
+    target: FoldTarget<'_>,
+    options: &FoldOptions,
     stop: &AtomicBool,
-) -> Result<Made, FoldError> {
+) -> Result<FinishedCopy, FoldError> {
     let start = clock::now();
     let kept = attributes::kept(file)?;
     let cache = ReadCache::new(file.file());
     let plan = plan(&cache, file.size().0, options)?;
     let mut notes = Vec::new();
-    let place = part_file::Target::open(target.path)?;
+    let place = part_file::PartFileTarget::open(target.path)?;
     for left in place.remove_leftovers() {
         notes.push(format!("removed the remains of a killed run: {}", left.display()));
     }
     refuse_target(file, target)?;
     let part = PartFile::create(place)?;
-    let copying = Copying { original: file, copy: part.file(), plan: &plan, stop };
+    let copying = FoldCopying { original: file, copy: part.file(), plan: &plan, stop };
     copying.write()?;
     copying.compare()?;
     notes.extend(about_file_system(part.file(), target.path)?);
     notes.extend(kept.give(part.file())?);
     part.place(target.replaces)?;
     let took = Nanos(clock::now().0.saturating_sub(start.0));
-    Ok(Made { changes: plan.changes, attributes: kept.names(), notes, took })
+    Ok(FinishedCopy { changes: plan.changes, attributes: kept.names(), notes, took })
 }
 
 /// Why a copy must not be written under this name.
-fn refuse_target(file: &CachedFile, target: Target<'_>) -> Result<(), FoldError> {
+fn refuse_target(file: &PageCacheFile, target: FoldTarget<'_>) -> Result<(), FoldError> {
     let name = target.path.display();
     let identity = |found: &std::fs::Metadata| (found.dev(), found.ino());
     let original = file.file().metadata();
@@ -150,14 +150,14 @@ fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldErr
 }
 
 /// A copy in progress.
-struct Copying<'a> {
-    original: &'a CachedFile,
+struct FoldCopying<'a> {
+    original: &'a PageCacheFile,
     copy: &'a File,
-    plan: &'a Plan,
+    plan: &'a FoldPlan,
     stop: &'a AtomicBool,
 }
 
-impl Copying<'_> {
+impl FoldCopying<'_> {
     fn write(&self) -> Result<(), FoldError> {
         self.each_piece(|offset, piece| {
             let written = self.copy.write_all_at(piece, offset);

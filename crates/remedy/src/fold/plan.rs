@@ -24,8 +24,8 @@ use object::elf::{
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, LittleEndian, ReadRef, pod};
-use pagewise_model::fold::{Changes, FileRange, FoldedSegment, Tail, TailOutcome};
-use pagewise_model::text::Segment;
+use pagewise_model::fold::{FileRange, FoldChanges, FoldedSegment, SegmentTail, TailOutcome};
+use pagewise_model::text::LoadSegment;
 use pagewise_model::{Bytes, PageSize};
 use pagewise_observe::text::{ElfError, MOST_DYNAMIC, MOST_SEGMENTS};
 use std::ops::Range;
@@ -36,7 +36,7 @@ const LITTLE: LittleEndian = LittleEndian;
 const MOST_SECTIONS: u32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct FoldOptions {
     /// Join neighbours that are not writable.
     pub merge: bool,
     /// Fill last slots that contain more than this; 0 for no filling.
@@ -47,7 +47,7 @@ pub struct Options {
 
 /// Why the headers of a file cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub enum FoldPlanError {
     /// A loader would refuse it too.
     #[error(transparent)]
     Elf(#[from] ElfError),
@@ -64,7 +64,7 @@ pub enum PlanError {
 
 /// Bytes that replace others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
+pub struct HeaderEdit {
     /// File offset.
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -72,16 +72,16 @@ pub struct Edit {
 
 /// How the copy differs from the original.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct FoldPlan {
     /// The length of the original.
     pub len: u64,
     /// Program headers, by offset.
-    pub edits: Vec<Edit>,
+    pub edits: Vec<HeaderEdit>,
     /// The changes for the report, with reasons.
-    pub changes: Changes,
+    pub changes: FoldChanges,
 }
 
-impl Plan {
+impl FoldPlan {
     /// The length of the copy.
     #[must_use]
     pub fn copy_len(&self) -> u64 {
@@ -109,9 +109,9 @@ impl Plan {
 pub fn plan<'data, R: ReadRef<'data>>(
     data: R,
     len: u64,
-    options: &Options,
-) -> Result<Plan, PlanError> {
-    let image = Image::read(data, len)?;
+    options: &FoldOptions,
+) -> Result<FoldPlan, FoldPlanError> {
+    let image = ElfHeaders::read(data, len)?;
     let mut parts = image.parts();
     check(&parts, len, options)?;
     let made_executable_bytes = if options.merge { join(&mut parts, options) } else { Bytes(0) };
@@ -119,7 +119,7 @@ pub fn plan<'data, R: ReadRef<'data>>(
     let base_bits_lost = if image.is_fixed { 0 } else { align(&mut parts, options) };
     let edits = image.edits(&parts);
     let edited = edits.iter().map(|edit| range(edit.offset, edit.bytes.len() as u64));
-    let changes = Changes {
+    let changes = FoldChanges {
         segments: parts.iter().map(|part| part.segment_report(options)).collect(),
         tails,
         edited: edited.collect(),
@@ -127,7 +127,7 @@ pub fn plan<'data, R: ReadRef<'data>>(
         made_executable_bytes,
         base_bits_lost,
     };
-    Ok(Plan { len, edits, changes })
+    Ok(FoldPlan { len, edits, changes })
 }
 
 const fn range(offset: u64, length: u64) -> FileRange {
@@ -135,7 +135,7 @@ const fn range(offset: u64, length: u64) -> FileRange {
 }
 
 /// Data read from the file.
-struct Image<'data> {
+struct ElfHeaders<'data> {
     is_fixed: bool,
     table: u64,
     headers: &'data [ProgramHeader64<LittleEndian>],
@@ -143,10 +143,10 @@ struct Image<'data> {
     end: u64,
 }
 
-impl<'data> Image<'data> {
-    fn read<R: ReadRef<'data>>(data: R, len: u64) -> Result<Self, PlanError> {
+impl<'data> ElfHeaders<'data> {
+    fn read<R: ReadRef<'data>>(data: R, len: u64) -> Result<Self, FoldPlanError> {
         let header = Header::parse(data).map_err(|_| narrow_or_none(data))?;
-        header.endian().map_err(|_| PlanError::BigEndian)?;
+        header.endian().map_err(|_| FoldPlanError::BigEndian)?;
         let kind = header.e_type(LITTLE);
         if kind != ET_EXEC && kind != ET_DYN {
             return Err(ElfError::NotLoaded.into());
@@ -162,24 +162,24 @@ impl<'data> Image<'data> {
             return Err(ElfError::Unmappable("it has too many dynamic entries").into());
         }
         if is_relocated(headers, data) {
-            return Err(PlanError::TextRelocations);
+            return Err(FoldPlanError::TextRelocations);
         }
         let end = end_of_parts(header, headers, data).min(len);
         Ok(Self { is_fixed: kind == ET_EXEC, table: header.e_phoff(LITTLE), headers, end })
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<SegmentChange> {
         let loaded = |(header, part): (usize, &ProgramHeader64<LittleEndian>)| {
-            let load = Load::from_header(part);
+            let load = LoadHeader::from_header(part);
             let is_loaded = part.p_type(LITTLE) == PT_LOAD && (load.memory > 0 || load.file > 0);
-            is_loaded.then_some(Part { header, before: load, after: Some(load) })
+            is_loaded.then_some(SegmentChange { header, before: load, after: Some(load) })
         };
         self.headers.iter().enumerate().filter_map(loaded).collect()
     }
 
-    fn edits(&self, parts: &[Part]) -> Vec<Edit> {
+    fn edits(&self, parts: &[SegmentChange]) -> Vec<HeaderEdit> {
         let changed = parts.iter().filter(|part| part.after != Some(part.before));
-        let edit = |part: &Part| {
+        let edit = |part: &SegmentChange| {
             let mut header = *self.headers.get(part.header)?;
             match part.after {
                 None => header.p_type.set(LITTLE, PT_NULL),
@@ -187,15 +187,15 @@ impl<'data> Image<'data> {
             }
             let bytes = pod::bytes_of(&header).to_vec();
             let place = (part.header as u64).checked_mul(bytes.len() as u64)?;
-            Some(Edit { offset: self.table.checked_add(place)?, bytes })
+            Some(HeaderEdit { offset: self.table.checked_add(place)?, bytes })
         };
         changed.filter_map(edit).collect()
     }
 }
 
-fn narrow_or_none<'data, R: ReadRef<'data>>(data: R) -> PlanError {
+fn narrow_or_none<'data, R: ReadRef<'data>>(data: R) -> FoldPlanError {
     match FileHeader32::<Endianness>::parse(data) {
-        Ok(_) => PlanError::Narrow,
+        Ok(_) => FoldPlanError::Narrow,
         Err(_) => ElfError::NotElf.into(),
     }
 }
@@ -238,7 +238,7 @@ fn end_of_parts<'data, R: ReadRef<'data>>(
 
 /// The header of a loaded part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Load {
+struct LoadHeader {
     flags: ProgramFlags,
     offset: u64,
     address: u64,
@@ -247,7 +247,7 @@ struct Load {
     align: u64,
 }
 
-impl Load {
+impl LoadHeader {
     fn from_header(part: &ProgramHeader64<LittleEndian>) -> Self {
         Self {
             flags: part.p_flags(LITTLE),
@@ -290,7 +290,7 @@ impl Load {
     }
 
     /// Bytes in whole slots, if the base address is a multiple of the huge page.
-    fn whole(&self, next: u64, options: &Options) -> u64 {
+    fn whole(&self, next: u64, options: &FoldOptions) -> u64 {
         if !self.is_of_the_file() || self.off_by(options.huge) != 0 {
             return 0;
         }
@@ -301,15 +301,15 @@ impl Load {
 
 /// A part and the index of its header. `after` is `None` if it was joined to the previous part.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct SegmentChange {
     header: usize,
-    before: Load,
-    after: Option<Load>,
+    before: LoadHeader,
+    after: Option<LoadHeader>,
 }
 
-impl Part {
-    fn segment_report(&self, options: &Options) -> FoldedSegment {
-        let segment = |load: Load| Segment {
+impl SegmentChange {
+    fn segment_report(&self, options: &FoldOptions) -> FoldedSegment {
+        let segment = |load: LoadHeader| LoadSegment {
             offset_bytes: Bytes(load.offset),
             address: load.address,
             file_bytes: Bytes(load.file),
@@ -327,14 +327,14 @@ impl Part {
 }
 
 /// Checks that a loader can map all of these parts, and that none overlap.
-fn check(parts: &[Part], len: u64, options: &Options) -> Result<(), ElfError> {
+fn check(parts: &[SegmentChange], len: u64, options: &FoldOptions) -> Result<(), ElfError> {
     let page = options.base.bytes();
     let highest = u64::MAX - options.huge.bytes();
     if parts.is_empty() {
         return Err(ElfError::Unmappable("it has no loadable segment"));
     }
     let mut end = 0;
-    for Load { offset, address, file, memory, .. } in parts.iter().map(|part| part.before) {
+    for LoadHeader { offset, address, file, memory, .. } in parts.iter().map(|part| part.before) {
         if offset.checked_add(file).is_none_or(|end| end > len) {
             return Err(ElfError::Truncated);
         }
@@ -358,24 +358,24 @@ fn check(parts: &[Part], len: u64, options: &Options) -> Result<(), ElfError> {
 }
 
 /// Address of the part after index `at`.
-fn following(parts: &[Part], at: usize) -> u64 {
+fn following(parts: &[SegmentChange], at: usize) -> u64 {
     let later = parts.iter().skip(at.saturating_add(1)).filter_map(|part| part.after);
     later.map(|load| load.address).next().unwrap_or(u64::MAX)
 }
 
 /// Beginning of that part's first page.
-fn next_start(parts: &[Part], at: usize, base: PageSize) -> u64 {
+fn next_start(parts: &[SegmentChange], at: usize, base: PageSize) -> u64 {
     following(parts, at) / base.bytes() * base.bytes()
 }
 
 /// Joins neighbours if that wins a slot. Returns how many bytes become executable by it.
-fn join(parts: &mut [Part], options: &Options) -> Bytes {
-    let fits = |a: &Part, b: &Part| {
+fn join(parts: &mut [SegmentChange], options: &FoldOptions) -> Bytes {
+    let fits = |a: &SegmentChange, b: &SegmentChange| {
         let (a, b) = (a.before, b.before);
         let is_later = a.offset.checked_add(a.file).is_some_and(|end| end <= b.offset);
         a.is_of_the_file() && b.is_of_the_file() && a.delta() == b.delta() && is_later
     };
-    let lengths: Vec<usize> = parts.chunk_by(fits).map(<[Part]>::len).collect();
+    let lengths: Vec<usize> = parts.chunk_by(fits).map(<[SegmentChange]>::len).collect();
     let (mut at, mut made_executable) = (0, 0);
     for length in lengths {
         let run = at..at + length;
@@ -402,12 +402,12 @@ fn join(parts: &mut [Part], options: &Options) -> Bytes {
 }
 
 /// One part in place of neighbours, which come completely from the file.
-fn joined(run: &[Part]) -> Load {
+fn joined(run: &[SegmentChange]) -> LoadHeader {
     let loads = || run.iter().map(|part| part.before);
     let first = run[0].before;
     let end = loads().map(|load| load.offset.saturating_add(load.file)).max().unwrap_or_default();
     let file = end.saturating_sub(first.offset);
-    Load {
+    LoadHeader {
         flags: loads().fold(first.flags, |flags, load| flags | load.flags),
         align: loads().map(|load| load.align).max().unwrap_or_default(),
         file,
@@ -418,7 +418,12 @@ fn joined(run: &[Part]) -> Load {
 
 /// Extends parts to the end of their last slots. Returns the outcome for each, and the required length of the
 /// file.
-fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, options: &Options) -> (Vec<Tail>, u64) {
+fn fill(
+    parts: &mut [SegmentChange],
+    image: &ElfHeaders<'_>,
+    len: u64,
+    options: &FoldOptions,
+) -> (Vec<SegmentTail>, u64) {
     let (mut tails, mut longest) = (Vec::new(), len);
     for at in 0..parts.len() {
         let next = next_start(parts, at, options.base);
@@ -435,17 +440,17 @@ fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, options: &Options) -> (
         } else if file_end > len && image.end < len {
             TailOutcome::Payload { payload_bytes: Bytes(len - image.end) }
         } else {
-            parts[at].after = Some(Load { file, memory: file, ..load });
+            parts[at].after = Some(LoadHeader { file, memory: file, ..load });
             longest = longest.max(file_end);
             TailOutcome::Filled
         };
-        tails.push(Tail { address, tail_bytes, outcome });
+        tails.push(SegmentTail { address, tail_bytes, outcome });
     }
     (tails, longest)
 }
 
 /// The last slot of a part, if the part begins at or before it and ends inside it.
-fn tail(load: &Load, next: u64, options: &Options) -> Option<(u64, Bytes)> {
+fn tail(load: &LoadHeader, next: u64, options: &FoldOptions) -> Option<(u64, Bytes)> {
     let is_asked = options.fill_above > Bytes(0) && load.is_of_the_file();
     if !is_asked || load.off_by(options.huge) != 0 {
         return None;
@@ -457,7 +462,7 @@ fn tail(load: &Load, next: u64, options: &Options) -> Option<(u64, Bytes)> {
 
 /// Aligns congruent parts to the huge page if any part has a whole slot. Returns how many bits of the base
 /// address that takes.
-fn align(parts: &mut [Part], options: &Options) -> u32 {
+fn align(parts: &mut [SegmentChange], options: &FoldOptions) -> u32 {
     let has_slot = |at: usize| {
         let next = next_start(parts, at, options.base);
         parts[at].after.is_some_and(|load| load.whole(next, options) > 0)

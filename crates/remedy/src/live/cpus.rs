@@ -7,9 +7,9 @@
 //! Not seen: a thread that chooses exactly the CPUs that were set. The kernel does not record who set them
 //! (sched_setaffinity(2)), so such a thread gets its previous CPUs back.
 
-use super::Applied;
+use super::LiveResult;
 use pagewise_kernel::affinity;
-use pagewise_kernel::proc::image::Birth;
+use pagewise_kernel::proc::image::TaskIdentity;
 use pagewise_kernel::proc::tree;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 const PASSES: u32 = 20;
 
 /// A thread or process, and its original CPUs.
-type Own = (Birth, Vec<u32>);
+type Own = (TaskIdentity, Vec<u32>);
 
 /// Current CPUs of the threads, and the CPUs to set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Affinities {
+pub(super) struct ThreadAffinities {
     cpus: Vec<u32>,
     /// By number.
     threads: BTreeMap<i32, Own>,
@@ -32,14 +32,14 @@ pub(super) struct Affinities {
     usual: Vec<u32>,
 }
 
-impl Affinities {
+impl ThreadAffinities {
     /// Reads those of the threads of these processes. `root` is the service's first process.
     pub(super) fn read(root: i32, pids: &[i32], cpus: &[u32]) -> Result<Self, String> {
         let usual = affinity::get(root).map_err(|error| error.to_string())?;
         let cpus = cpus.to_vec();
         let mut all = Self { cpus, threads: BTreeMap::new(), processes: BTreeMap::new(), usual };
         // A thread that has ended meanwhile is skipped.
-        let own = |id| Some((id, (Birth::of(id).ok()?, affinity::get(id).ok()?)));
+        let own = |id| Some((id, (TaskIdentity::of(id).ok()?, affinity::get(id).ok()?)));
         for &pid in pids {
             all.processes.extend(own(pid));
             all.threads.extend(tree::threads(pid).unwrap_or_default().into_iter().filter_map(own));
@@ -50,7 +50,7 @@ impl Affinities {
         Ok(all)
     }
 
-    pub(super) fn change(&self, applied: &mut Applied) {
+    pub(super) fn change(&self, applied: &mut LiveResult) {
         for (birth, _) in self.threads.values().filter(|(birth, _)| birth.is_there()) {
             match affinity::set(birth.id(), &self.cpus) {
                 Ok(()) => applied.changed += 1,

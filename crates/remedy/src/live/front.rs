@@ -1,9 +1,9 @@
 //! The front's side: starts the helper and requests changes.
 
-use super::server::{Request, Response};
-use super::{Applied, Change, Left, Undo};
-use pagewise_kernel::helper::{self, Session};
-use pagewise_kernel::proc::image::Birth;
+use super::server::{LiveRequest, LiveResponse};
+use super::{LiveChange, LiveRemainder, LiveResult, LiveUndo};
+use pagewise_kernel::helper::{self, HelperSession};
+use pagewise_kernel::proc::image::TaskIdentity;
 use pagewise_model::Nanos;
 use std::ffi::OsStr;
 use std::io;
@@ -28,18 +28,18 @@ pub enum SwitchError {
     Died { why: String, left: String },
 }
 
-type Line = helper::Line<Request, Response>;
+type Line = helper::HelperChannel<LiveRequest, LiveResponse>;
 
 /// The helper, and the data to undo its changes.
 #[derive(Debug)]
-pub struct Switch {
+pub struct LiveSwitch {
     /// `None` once the helper has ended or is to end.
     line: Option<Line>,
     child: Child,
-    undo: Option<Undo>,
+    undo: Option<LiveUndo>,
 }
 
-impl Switch {
+impl LiveSwitch {
     /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Switch {
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let mut command = Command::new(exe);
         command.args(args);
-        let (line, child) = Line::start(command, Session::Own)?;
+        let (line, child) = Line::start(command, HelperSession::Own)?;
         Ok(Self { line: Some(line), child, undo: None })
     }
 
@@ -57,23 +57,23 @@ impl Switch {
     /// [`SwitchError`].
     pub fn on(
         &mut self,
-        root: Birth,
-        change: &Change,
+        root: TaskIdentity,
+        change: &LiveChange,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Applied, SwitchError> {
-        let request = Request::Plan { root, change: change.clone() };
+    ) -> Result<LiveResult, SwitchError> {
+        let request = LiveRequest::Plan { root, change: change.clone() };
         match self.ask(&request, interrupted)? {
-            Response::Planned(Ok(mut undo)) => {
+            LiveResponse::Planned(Ok(mut undo)) => {
                 undo.hold();
                 self.undo = Some(undo);
             }
-            Response::Planned(Err(why)) => return Err(SwitchError::Refused(why)),
+            LiveResponse::Planned(Err(why)) => return Err(SwitchError::Refused(why)),
             other => return Err(self.died(&io::Error::other(format!("it says {other:?}")))),
         }
-        match self.ask(&Request::On, interrupted)? {
-            Response::On(_) if interrupted() => Err(SwitchError::Interrupted),
-            Response::On(applied) if applied.changed > 0 => Ok(applied),
-            Response::On(applied) => {
+        match self.ask(&LiveRequest::On, interrupted)? {
+            LiveResponse::On(_) if interrupted() => Err(SwitchError::Interrupted),
+            LiveResponse::On(applied) if applied.changed > 0 => Ok(applied),
+            LiveResponse::On(applied) => {
                 let why = applied.why.unwrap_or_else(|| "nothing was left to change".to_owned());
                 Err(SwitchError::Refused(why))
             }
@@ -85,12 +85,12 @@ impl Switch {
     ///
     /// # Errors
     /// [`SwitchError::Died`].
-    pub fn off(&mut self) -> Result<Left, SwitchError> {
+    pub fn off(&mut self) -> Result<LiveRemainder, SwitchError> {
         if self.undo.is_none() {
-            return Ok(Left::default());
+            return Ok(LiveRemainder::default());
         }
-        match self.ask(&Request::Off, &|| false)? {
-            Response::Off(left) => {
+        match self.ask(&LiveRequest::Off, &|| false)? {
+            LiveResponse::Off(left) => {
                 if left.is_nothing() {
                     self.undo = None;
                 }
@@ -102,11 +102,11 @@ impl Switch {
 
     fn ask(
         &mut self,
-        request: &Request,
+        request: &LiveRequest,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Response, SwitchError> {
+    ) -> Result<LiveResponse, SwitchError> {
         let answer = match &self.line {
-            Some(line) => line.ask(request, &Request::Stop, interrupted),
+            Some(line) => line.ask(request, &LiveRequest::Stop, interrupted),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         match answer {
@@ -119,7 +119,7 @@ impl Switch {
     /// Handles a helper that does not answer any more: undoes its changes from here.
     fn died(&mut self, error: &io::Error) -> SwitchError {
         self.line = None;
-        let left = self.undo.take().map_or_else(Left::default, |undo| undo.within(RESCUE));
+        let left = self.undo.take().map_or_else(LiveRemainder::default, |undo| undo.within(RESCUE));
         let left = match left.is_nothing() {
             true => String::new(),
             false => format!("; still changed: {left}"),
@@ -128,7 +128,7 @@ impl Switch {
     }
 }
 
-impl Drop for Switch {
+impl Drop for LiveSwitch {
     fn drop(&mut self) {
         // When its connection closes, the helper undoes what is left, and exits. It may have to wait for a
         // child of the service that shares its memory; this process does not wait for that.

@@ -11,13 +11,13 @@
 //! Left out: stacks; mappings that are locked (`MADV_COLD` refuses them), that the program itself gave advice
 //! on, or that a userfaultfd watches.
 
-use super::Applied;
+use super::LiveResult;
 use pagewise_kernel::pagemap::Pagemap;
-use pagewise_kernel::proc::image::Image;
-use pagewise_kernel::proc::smaps::{self, Entry};
+use pagewise_kernel::proc::image::ImageIdentity;
+use pagewise_kernel::proc::smaps::{self, SmapsEntry};
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::Bytes;
-use pagewise_tracee::collapse::{Refusal, Subject};
+use pagewise_tracee::collapse::{CollapseRefusal, CollapseTarget};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ const UNFIT: [&str; 9] = ["lo", "hg", "nh", "io", "pf", "ht", "um", "uw", "ui"];
 
 /// Slots of one process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Heap {
-    image: Image,
+pub(super) struct HeapSlots {
+    image: ImageIdentity,
     slots: Vec<u64>,
     /// Bytes of these slots that are not in memory.
     missing: Bytes,
     /// Set in the process that makes or undoes the change.
     #[serde(skip)]
-    held: Option<Arc<Held>>,
+    held: Option<Arc<HeldProcess>>,
 }
 
 /// A process and its address space; never a later process with the same number.
 #[derive(Debug)]
-pub(super) struct Held {
-    subject: Subject,
+pub(super) struct HeldProcess {
+    subject: CollapseTarget,
     map: Pagemap,
 }
 
@@ -56,10 +56,10 @@ pub(super) fn slot() -> Bytes {
 ///
 /// # Errors
 /// Why there is no such memory.
-pub(super) fn find_all(pids: &[i32]) -> Result<Vec<Heap>, String> {
+pub(super) fn find_all(pids: &[i32]) -> Result<Vec<HeapSlots>, String> {
     let mut found = Vec::new();
     for &pid in pids {
-        match Heap::find(pid) {
+        match HeapSlots::find(pid) {
             Ok(heap) if heap.slots.is_empty() => {}
             Ok(heap) => found.push(heap),
             Err(error) if error.is_gone() => {}
@@ -79,9 +79,9 @@ pub(super) fn find_all(pids: &[i32]) -> Result<Vec<Heap>, String> {
     Ok(found)
 }
 
-impl Heap {
+impl HeapSlots {
     fn find(pid: i32) -> Result<Self, SysError> {
-        let image = Image::of(pid)?;
+        let image = ImageIdentity::of(pid)?;
         let mut heap = Self { image, slots: Vec::new(), missing: Bytes(0), held: None };
         let held = heap.hold()?;
         for entry in smaps::read(pid)?.iter().filter(|entry| is_fit(entry)) {
@@ -94,9 +94,10 @@ impl Heap {
     ///
     /// # Errors
     /// ESRCH if it has ended, or executed another program.
-    pub(super) fn hold(&mut self) -> Result<Arc<Held>, SysError> {
+    pub(super) fn hold(&mut self) -> Result<Arc<HeldProcess>, SysError> {
         let pid = self.image.pid();
-        let held = Arc::new(Held { subject: Subject::open(pid)?, map: Pagemap::open(pid)? });
+        let held =
+            Arc::new(HeldProcess { subject: CollapseTarget::open(pid)?, map: Pagemap::open(pid)? });
         if !self.image.is_there() {
             let subject = format!("process {pid}");
             return Err(SysError::new("pidfd_open", subject, rustix::io::Errno::SRCH));
@@ -152,12 +153,12 @@ impl Heap {
     }
 
     /// The process, if its address space is still that of these slots.
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&HeldProcess> {
         let held = self.held.as_deref()?;
         held.map.is_there(*self.slots.first()?).then_some(held)
     }
 
-    pub(super) fn collapse(&self, applied: &mut Applied, enough: &dyn Fn() -> bool) {
+    pub(super) fn collapse(&self, applied: &mut LiveResult, enough: &dyn Fn() -> bool) {
         for at in &self.slots {
             let Some(held) = self.held().filter(|_| !enough()) else { break };
             match held.subject.collapse(&(*at..*at + slot().0)) {
@@ -176,7 +177,7 @@ impl Heap {
 
     /// Splits the huge pages of its slots. Returns how many bytes are still huge.
     pub(super) fn split(&self) -> Bytes {
-        let is_huge = |held: &Held, at: u64| {
+        let is_huge = |held: &HeldProcess, at: u64| {
             let found = held.map.scan(at, at + slot().0).unwrap_or_default();
             found.iter().any(|range| range.is_huge)
         };
@@ -193,19 +194,19 @@ impl Heap {
     }
 }
 
-fn is_fit(entry: &Entry) -> bool {
+fn is_fit(entry: &SmapsEntry) -> bool {
     let mapping = &entry.mapping;
     let is_stack = mapping.path.to_string_lossy().starts_with("[stack");
     let is_unfit = entry.flags.split_ascii_whitespace().any(|flag| UNFIT.contains(&flag));
     mapping.is_anonymous() && mapping.perms.write && !is_stack && !is_unfit
 }
 
-const fn why(refusal: Refusal) -> &'static str {
+const fn why(refusal: CollapseRefusal) -> &'static str {
     match refusal {
-        Refusal::Unfit => "the kernel does not collapse it (MADV_COLLAPSE: EINVAL)",
-        Refusal::Busy => "it was in use",
-        Refusal::NoMemory => "no huge page was free",
-        Refusal::GroupFull => "its cgroup may not have more memory",
+        CollapseRefusal::Unfit => "the kernel does not collapse it (MADV_COLLAPSE: EINVAL)",
+        CollapseRefusal::Busy => "it was in use",
+        CollapseRefusal::NoMemory => "no huge page was free",
+        CollapseRefusal::GroupFull => "its cgroup may not have more memory",
     }
 }
 
@@ -224,8 +225,8 @@ mod tests {
         let mut out = child.stdout.take().unwrap();
         let mut step = || out.read_exact(&mut [0]).unwrap();
         step();
-        let mut heap = Heap {
-            image: Image::of(pid).unwrap(),
+        let mut heap = HeapSlots {
+            image: ImageIdentity::of(pid).unwrap(),
             slots: vec![smaps::read(pid).unwrap()[0].mapping.start / slot().0 * slot().0],
             missing: Bytes(0),
             held: None,
@@ -234,7 +235,7 @@ mod tests {
         heap.hold().unwrap();
         // Data from the helper does not hold the process; the front must open it itself.
         let sent = serde_json::to_string(&heap).unwrap();
-        let received = || serde_json::from_str::<Heap>(&sent).unwrap();
+        let received = || serde_json::from_str::<HeapSlots>(&sent).unwrap();
         assert!(heap.held().is_some() && received().held().is_none());
         assert!(received().hold().is_ok());
         child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
@@ -242,9 +243,9 @@ mod tests {
         assert!(heap.held().is_none(), "the same process, another program");
         assert!(received().hold().unwrap_err().is_gone());
         assert_eq!(heap.split(), Bytes(0));
-        let mut applied = Applied::default();
+        let mut applied = LiveResult::default();
         heap.collapse(&mut applied, &|| false);
-        assert_eq!(applied, Applied::default());
+        assert_eq!(applied, LiveResult::default());
         child.kill().unwrap();
         child.wait().unwrap();
     }

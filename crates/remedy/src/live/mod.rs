@@ -7,9 +7,9 @@
 //!   its process, a process that of the service. A thread that has other CPUs by then has chosen them, and keeps
 //!   them.
 //!
-//! The data for the undo ([`Undo`]) is written down before the first step. A helper process ([`serve`]), with
+//! The data for the undo ([`LiveUndo`]) is written down before the first step. A helper process ([`serve`]), with
 //! its own session and process name, makes the steps. It undoes them on request, and when the requester is
-//! gone. If the helper is gone instead, [`Switch`] undoes them.
+//! gone. If the helper is gone instead, [`LiveSwitch`] undoes them.
 //!
 //! Cost: a read of the heap's page table (some 5 ms per GiB), then 0.1 to 0.5 ms per huge page; 2 us per
 //! thread. Not undone: what is left if both are killed at the same moment; the affinity of a process that
@@ -21,15 +21,15 @@ mod heap;
 mod offer;
 mod server;
 
-pub use front::{Switch, SwitchError};
-pub use offer::{Offer, Running, offers};
+pub use front::{LiveSwitch, SwitchError};
+pub use offer::{LiveOffer, RunningService, offers};
 pub use server::serve;
 
 use crate::recache::{is_pressed, no_room};
-use cpus::Affinities;
-use heap::Heap;
+use cpus::ThreadAffinities;
+use heap::HeapSlots;
 use pagewise_kernel::clock;
-use pagewise_kernel::proc::image::Birth;
+use pagewise_kernel::proc::image::TaskIdentity;
 use pagewise_kernel::proc::tree;
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::{Bytes, Nanos};
@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A change that can be switched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Change {
+pub enum LiveChange {
     /// Put the heap on huge pages.
     HeapHuge,
     /// Put all threads on these CPUs.
@@ -51,7 +51,7 @@ pub enum Change {
 
 /// Result of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
+pub struct LiveResult {
     /// Number of huge pages or threads that were changed.
     pub changed: u64,
     /// Number that was not changed, with the last reason below.
@@ -61,19 +61,19 @@ pub struct Applied {
 
 /// What is left of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct LiveRemainder {
     pub huge_bytes: Bytes,
     pub threads: u64,
 }
 
-impl Left {
+impl LiveRemainder {
     #[must_use]
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
 }
 
-impl std::fmt::Display for Left {
+impl std::fmt::Display for LiveRemainder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.huge_bytes, self.threads) {
             (Bytes(0), threads) => write!(f, "the affinity of {threads} threads"),
@@ -87,22 +87,22 @@ impl std::fmt::Display for Left {
 
 /// The data to undo a change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Undo {
-    root: Birth,
-    heaps: Vec<Heap>,
-    affinities: Option<Affinities>,
+pub struct LiveUndo {
+    root: TaskIdentity,
+    heaps: Vec<HeapSlots>,
+    affinities: Option<ThreadAffinities>,
 }
 
-impl Undo {
+impl LiveUndo {
     /// Finds out what `change` is to do to process `root` and its descendants, without doing it.
     ///
     /// # Errors
     /// Why there is nothing to do, or nothing may be done now.
-    fn plan(root: Birth, change: &Change) -> Result<Self, String> {
+    fn plan(root: TaskIdentity, change: &LiveChange) -> Result<Self, String> {
         let mut undo = Self { root, heaps: Vec::new(), affinities: None };
         let pids = pids(root);
         match change {
-            Change::HeapHuge => {
+            LiveChange::HeapHuge => {
                 undo.heaps = heap::find_all(&pids)?;
                 let grows = undo.heaps.iter().fold(Bytes(0), |sum, heap| sum + heap.grows());
                 if let Some(CacheOutcome::Refused { why, .. }) =
@@ -111,8 +111,8 @@ impl Undo {
                     return Err(why);
                 }
             }
-            Change::Cpus { cpus } => {
-                undo.affinities = Some(Affinities::read(root.id(), &pids, cpus)?);
+            LiveChange::Cpus { cpus } => {
+                undo.affinities = Some(ThreadAffinities::read(root.id(), &pids, cpus)?);
             }
         }
         Ok(undo)
@@ -125,8 +125,8 @@ impl Undo {
     }
 
     /// Makes the change, until `enough` returns true.
-    fn change(&self, enough: &dyn Fn() -> bool) -> Applied {
-        let mut applied = Applied::default();
+    fn change(&self, enough: &dyn Fn() -> bool) -> LiveResult {
+        let mut applied = LiveResult::default();
         for heap in &self.heaps {
             heap.collapse(&mut applied, enough);
         }
@@ -137,15 +137,15 @@ impl Undo {
     }
 
     /// Undoes as much as is possible now.
-    fn step(&self) -> Left {
+    fn step(&self) -> LiveRemainder {
         let huge = self.heaps.iter().map(|heap| heap.split().0).sum();
         let affinities = self.affinities.as_ref();
         let threads = affinities.map_or(0, |affinities| affinities.restore(&|| pids(self.root)));
-        Left { huge_bytes: Bytes(huge), threads }
+        LiveRemainder { huge_bytes: Bytes(huge), threads }
     }
 
     /// Undoes the change, and tries again for up to `patience`.
-    fn within(&self, patience: Nanos) -> Left {
+    fn within(&self, patience: Nanos) -> LiveRemainder {
         let deadline = clock::now() + patience;
         loop {
             let left = self.step();
@@ -158,7 +158,7 @@ impl Undo {
 }
 
 /// The process `root` and its descendants; empty if it has ended, even if its number is in use again.
-fn pids(root: Birth) -> Vec<i32> {
+fn pids(root: TaskIdentity) -> Vec<i32> {
     let below = tree::descendants(root.id()).unwrap_or_default();
     let all = std::iter::once(root.id()).chain(below);
     // Checked last: until here the number belonged to it.
@@ -171,11 +171,11 @@ mod tests {
     use super::*;
     use pagewise_kernel::affinity;
     use pagewise_kernel::proc::own_pid;
-    use pagewise_tracee::collapse::Subject;
+    use pagewise_tracee::collapse::CollapseTarget;
     use std::process::{Child, Stdio};
 
-    fn birth(id: i32) -> Birth {
-        Birth::of(id).unwrap()
+    fn birth(id: i32) -> TaskIdentity {
+        TaskIdentity::of(id).unwrap()
     }
 
     fn child(program: &str, words: &[&str]) -> (Child, i32) {
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn a_heap_is_collapsed_where_it_is_full_and_split_again() {
-        if let Err(error) = Subject::open(own_pid()).and_then(|own| own.permits()) {
+        if let Err(error) = CollapseTarget::open(own_pid()).and_then(|own| own.permits()) {
             return println!("SKIP a_heap_is_collapsed: {error}");
         }
         let huge = slot_of_tests();
         let mut memory = vec![7u8; 8 * huge];
         memory[3 * huge] = 8;
-        let undo = match Undo::plan(birth(own_pid()), &Change::HeapHuge) {
+        let undo = match LiveUndo::plan(birth(own_pid()), &LiveChange::HeapHuge) {
             Ok(undo) => undo,
             Err(why) => return println!("SKIP a_heap_is_collapsed: {why}"),
         };
@@ -203,8 +203,8 @@ mod tests {
             return println!("SKIP a_heap_is_collapsed: {applied:?}");
         }
         assert!(undo.within(Nanos(0)).is_nothing(), "split by one step");
-        let again = Undo::plan(birth(own_pid()), &Change::HeapHuge).unwrap();
-        let slots = |undo: &Undo| undo.heaps.iter().map(|heap| heap.size().0).sum::<u64>();
+        let again = LiveUndo::plan(birth(own_pid()), &LiveChange::HeapHuge).unwrap();
+        let slots = |undo: &LiveUndo| undo.heaps.iter().map(|heap| heap.size().0).sum::<u64>();
         assert!(slots(&again) >= 6 * huge as u64, "what was split is on small pages");
         let stopped = again.change(&|| true);
         assert_eq!(stopped.changed, 0, "stopped before the first");
@@ -223,11 +223,11 @@ mod tests {
         };
         let (mut shell, pid) = child("sh", &["-c", "read go; sleep 60 & echo $!; wait"]);
         affinity::set(pid, &[first, second]).unwrap();
-        let change = Change::Cpus { cpus: vec![second] };
-        let undo = Undo::plan(birth(pid), &change).unwrap();
+        let change = LiveChange::Cpus { cpus: vec![second] };
+        let undo = LiveUndo::plan(birth(pid), &change).unwrap();
         assert_eq!(undo.change(&|| false).changed, 1);
         assert_eq!(affinity::get(pid).unwrap(), [second]);
-        assert!(Undo::plan(birth(pid), &change).unwrap_err().contains("already"));
+        assert!(LiveUndo::plan(birth(pid), &change).unwrap_err().contains("already"));
         use std::io::{BufRead, BufReader, Write};
         shell.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         let mut line = String::new();
@@ -250,16 +250,16 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_has_nothing_left() {
         let (mut cat, pid) = child("cat", &[]);
-        let change = Change::Cpus { cpus: vec![affinity::get(0).unwrap()[0]] };
+        let change = LiveChange::Cpus { cpus: vec![affinity::get(0).unwrap()[0]] };
         let root = birth(pid);
-        let undo = Undo::plan(root, &change);
+        let undo = LiveUndo::plan(root, &change);
         cat.kill().unwrap();
         cat.wait().unwrap();
         if let Ok(undo) = undo {
             assert_eq!(undo.change(&|| false).changed, 0);
             assert!(undo.within(Nanos(0)).is_nothing());
         }
-        assert!(Undo::plan(root, &change).is_err());
+        assert!(LiveUndo::plan(root, &change).is_err());
     }
 
     #[test]
@@ -273,11 +273,11 @@ mod tests {
         for id in [pid, stranger] {
             affinity::set(id, &[first, second]).unwrap();
         }
-        let undo = Undo::plan(birth(pid), &Change::Cpus { cpus: vec![second] }).unwrap();
+        let undo = LiveUndo::plan(birth(pid), &LiveChange::Cpus { cpus: vec![second] }).unwrap();
         // The same plan, after the number of its process went to another one that chose the same CPU.
         let plan = serde_json::to_string(&undo).unwrap();
         let reused = plan.replace(&pid.to_string(), &stranger.to_string());
-        let reused: Undo =
+        let reused: LiveUndo =
             serde_json::from_str(&reused.replace("start_ticks\":", "start_ticks\":1")).unwrap();
         affinity::set(stranger, &[second]).unwrap();
         assert!(reused.within(Nanos(0)).is_nothing());
@@ -285,7 +285,7 @@ mod tests {
         affinity::set(stranger, &[first, second]).unwrap();
         assert_eq!(reused.change(&|| false).changed, 0, "nor to change");
         assert_eq!(affinity::get(stranger).unwrap(), [first, second]);
-        assert!(Undo::plan(reused.root, &Change::Cpus { cpus: vec![second] }).is_err());
+        assert!(LiveUndo::plan(reused.root, &LiveChange::Cpus { cpus: vec![second] }).is_err());
         for one in [&mut cat, &mut other] {
             one.kill().unwrap();
             one.wait().unwrap();
@@ -300,7 +300,7 @@ mod tests {
         };
         let (mut cat, pid) = child("cat", &[]);
         affinity::set(pid, &[first, second]).unwrap();
-        let undo = Undo::plan(birth(pid), &Change::Cpus { cpus: vec![second] }).unwrap();
+        let undo = LiveUndo::plan(birth(pid), &LiveChange::Cpus { cpus: vec![second] }).unwrap();
         assert_eq!(undo.change(&|| false).changed, 1);
         affinity::set(pid, &[first]).unwrap();
         assert!(undo.within(Nanos(0)).is_nothing());
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_named() {
-        let left = |huge_bytes, threads| Left { huge_bytes, threads }.to_string();
+        let left = |huge_bytes, threads| LiveRemainder { huge_bytes, threads }.to_string();
         assert_eq!(left(Bytes::mib(4), 0), "4.0 MiB on huge pages");
         assert_eq!(left(Bytes(0), 2), "the affinity of 2 threads");
         assert!(left(Bytes::mib(4), 2).contains("and the affinity"));

@@ -1,7 +1,7 @@
 //! The helper's side: makes changes, and undoes them whatever happens to the requester.
 
-use super::{Applied, Change, Left, Undo};
-use pagewise_kernel::proc::image::Birth;
+use super::{LiveChange, LiveRemainder, LiveResult, LiveUndo};
+use pagewise_kernel::proc::image::TaskIdentity;
 use pagewise_kernel::{SysError, helper, title};
 use pagewise_model::Nanos;
 use rustix::event::Timespec;
@@ -18,9 +18,9 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A request of the front.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Request {
+pub(super) enum LiveRequest {
     /// Report what a change would do, so that it can also be undone without the helper.
-    Plan { root: Birth, change: Change },
+    Plan { root: TaskIdentity, change: LiveChange },
     /// Make the change.
     On,
     /// Undo the change.
@@ -30,10 +30,10 @@ pub(super) enum Request {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Response {
-    Planned(Result<Undo, String>),
-    On(Applied),
-    Off(Left),
+pub(super) enum LiveResponse {
+    Planned(Result<LiveUndo, String>),
+    On(LiveResult),
+    Off(LiveRemainder),
 }
 
 /// Serves the front at the other end of socket `fd`. This process was started with that descriptor number,
@@ -48,38 +48,39 @@ pub fn serve(fd: RawFd) -> Result<(), SysError> {
     title::set(NAME);
     let mut changed = None;
     let talked = talk(&line, &mut changed);
-    let left = changed.map_or_else(Left::default, |undo| undo.within(LATER));
+    let left = changed.map_or_else(LiveRemainder::default, |undo| undo.within(LATER));
     if !left.is_nothing() {
         return Err(SysError::new("undo", left.to_string(), rustix::io::Errno::TIMEDOUT));
     }
     helper::ended(talked)
 }
 
-type Line = helper::Line<Response, Request>;
+type Line = helper::HelperChannel<LiveResponse, LiveRequest>;
 
 /// `changed` holds the change from before the first step until nothing of it is left.
-fn talk(line: &Line, changed: &mut Option<Undo>) -> io::Result<()> {
+fn talk(line: &Line, changed: &mut Option<LiveUndo>) -> io::Result<()> {
     let mut planned = None;
     while let Some(request) = line.receive()? {
         let response = match request {
-            Request::Plan { root, change } => {
-                let plan = Undo::plan(root, &change);
+            LiveRequest::Plan { root, change } => {
+                let plan = LiveUndo::plan(root, &change);
                 planned = plan.clone().ok();
-                Response::Planned(plan)
+                LiveResponse::Planned(plan)
             }
-            Request::On => {
+            LiveRequest::On => {
                 *changed = planned.take();
-                let change = |undo: &Undo| undo.change(&|| line.has_spoken(NOW));
-                Response::On(changed.as_ref().map(change).unwrap_or_default())
+                let change = |undo: &LiveUndo| undo.change(&|| line.has_spoken(NOW));
+                LiveResponse::On(changed.as_ref().map(change).unwrap_or_default())
             }
-            Request::Off => {
-                let left = changed.as_ref().map_or_else(Left::default, |undo| undo.within(ASKED));
+            LiveRequest::Off => {
+                let left =
+                    changed.as_ref().map_or_else(LiveRemainder::default, |undo| undo.within(ASKED));
                 if left.is_nothing() {
                     *changed = None;
                 }
-                Response::Off(left)
+                LiveResponse::Off(left)
             }
-            Request::Stop => continue,
+            LiveRequest::Stop => continue,
         };
         line.send(&response)?;
     }

@@ -6,26 +6,26 @@
 //! mapping shows afterwards. Not done: files that are open for writing, which such a kernel refuses. Cost: 1
 //! ms per slot, and reading what is not cached.
 
-use super::{Ending, Subject, huge, is_pressed, no_room, outcome};
-use pagewise_kernel::cached_file::CachedFile;
+use super::{RecacheEnding, RecacheSubject, huge, is_pressed, no_room, outcome};
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::{self, CacheOutcome};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::Path;
 
-impl Subject {
+impl RecacheSubject {
     /// Collapses each whole slot. Calls `begin` when there is no obstacle.
     ///
     /// # Errors
     /// When the file can no longer be examined or mapped.
-    pub fn collapse(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
+    pub fn collapse(self, begin: impl FnOnce(&Path)) -> Result<cache::FileCacheReport, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
+            return Ok(self.report(RecacheEnding::with_outcome(CacheOutcome::Already)));
         }
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = self.cannot_be_huge(asked).or_else(no_memory) {
-            return Ok(self.report(Ending::with_outcome(refused)));
+            return Ok(self.report(RecacheEnding::with_outcome(refused)));
         }
         begin(self.file.path());
         let start = clock::now();
@@ -36,12 +36,12 @@ impl Subject {
             (false, Some(error)) => CacheOutcome::Short { why: error.to_string() },
             _ => outcome(self.huge_before(), huge(&after), asked, &self.file_system.name),
         };
-        Ok(self.report(Ending::with_outcome(outcome).after(after, took)))
+        Ok(self.report(RecacheEnding::with_outcome(outcome).after(after, took)))
     }
 }
 
 /// Requests each slot. Returns the error of the last one that was refused.
-fn collapse_slots(file: &CachedFile, whole: Bytes) -> Result<Option<SysError>, SysError> {
+fn collapse_slots(file: &PageCacheFile, whole: Bytes) -> Result<Option<SysError>, SysError> {
     let view = file.view()?;
     view.open_to_execution()?;
     let slot = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
@@ -60,7 +60,7 @@ fn collapse_slots(file: &CachedFile, whole: Bytes) -> Result<Option<SysError>, S
 pub fn collapses_files() -> Fact<bool> {
     let slot = page_size::huge();
     let tried = || -> Result<bool, SysError> {
-        let own = CachedFile::open(Path::new("/proc/self/exe"))?;
+        let own = PageCacheFile::open(Path::new("/proc/self/exe"))?;
         if own.size().0 < slot.bytes() {
             let small = std::io::Error::other("smaller than a huge page");
             return Err(SysError::new("open", "/proc/self/exe", small));
@@ -88,14 +88,14 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     /// A file in memory, in small folios. Every kernel can collapse it.
-    fn in_memory(size: Bytes) -> (File, CachedFile) {
+    fn in_memory(size: Bytes) -> (File, PageCacheFile) {
         let mut file = File::from(memfd_create("collapse", MemfdFlags::CLOEXEC).unwrap());
         let page = vec![7; page_size::base().bytes() as usize];
         for _ in 0..size.0 / page.len() as u64 {
             file.write_all(&page).unwrap();
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let opened = CachedFile::open(Path::new(&path)).unwrap();
+        let opened = PageCacheFile::open(Path::new(&path)).unwrap();
         (file, opened)
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let size = Bytes(3 * page_size::huge().bytes());
         let (_file, opened) = in_memory(size);
         let holder = opened.view().unwrap();
-        let subject = Subject::look(opened).unwrap();
+        let subject = RecacheSubject::look(opened).unwrap();
         assert_eq!(subject.huge_before(), Bytes(0));
         let mut begun = false;
         let done = subject.collapse(|_| begun = true).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn less_than_a_slot_is_refused_before_anything_is_done() {
         let (_file, opened) = in_memory(Bytes(page_size::base().bytes()));
-        let done = Subject::look(opened).unwrap().collapse(|_| panic!("begun")).unwrap();
+        let done = RecacheSubject::look(opened).unwrap().collapse(|_| panic!("begun")).unwrap();
         assert!(matches!(done.outcome, Some(CacheOutcome::Refused { .. })), "{done:?}");
     }
 

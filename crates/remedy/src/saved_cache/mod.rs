@@ -8,10 +8,10 @@
 mod restore;
 mod save;
 
-pub use restore::{Bounds, restore};
-pub use save::{Found, files_of, save};
+pub use restore::{RestoreBounds, restore};
+pub use save::{SavedCache, files_of, save};
 
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::file_view::read_named;
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
@@ -33,7 +33,7 @@ pub fn load(path: &Path) -> Result<CacheList, String> {
     CacheList::from_json(&text, page_size::base()).map_err(|why| format!("`{shown}`: {why}"))
 }
 
-fn inode(file: &CachedFile) -> Option<u64> {
+fn inode(file: &PageCacheFile) -> Option<u64> {
     file.file().metadata().ok().map(|found| found.ino())
 }
 

@@ -13,7 +13,7 @@
 
 use super::{bytes, inode};
 use crate::recache::is_pressed;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::cache_list::{CacheList, CacheRestore, ListedFile, PageRanges, RestoredFile};
@@ -38,7 +38,7 @@ const PRESSURE_EVERY: Nanos = Nanos::secs(1);
 
 /// Limits of a restore.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct RestoreBounds {
     /// Bytes per second; `None` for no limit.
     pub rate: Option<Bytes>,
     /// Total bytes.
@@ -48,14 +48,14 @@ pub struct Bounds {
 /// Restores the listed pages until `is_over`. Reports progress to `see`.
 pub fn restore(
     list: &CacheList,
-    bounds: Bounds,
+    bounds: RestoreBounds,
     is_over: &dyn Fn() -> bool,
     see: &mut dyn FnMut(Bytes, Bytes),
 ) -> CacheRestore {
     let mut listed: Vec<&ListedFile> = list.files.iter().collect();
     listed.sort_by(|a, b| a.path.cmp(&b.path));
     let files = listed.iter().map(|file| unread(file)).collect();
-    let mut session = Session::new(bounds, files, is_over);
+    let mut session = RestoreSession::new(bounds, files, is_over);
     let (all, mut done) = (Bytes(list.pages().saturating_mul(page_size::base().bytes())), Bytes(0));
     for (at, file) in listed.iter().enumerate() {
         if session.is_over() {
@@ -105,8 +105,8 @@ fn verify(file: &mut RestoredFile, listed: &ListedFile) {
 }
 
 /// The file, if it is the saved one; otherwise how it differs.
-fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
-    let file = CachedFile::open(&listed.path).map_err(|e| e.source.to_string())?;
+fn unchanged(listed: &ListedFile) -> Result<PageCacheFile, String> {
+    let file = PageCacheFile::open(&listed.path).map_err(|e| e.source.to_string())?;
     let changed = if file.size() != listed.size_bytes {
         Some("its length has changed")
     } else if inode(&file) != Some(listed.inode) {
@@ -120,8 +120,8 @@ fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
 }
 
 /// A requested part of a file.
-struct Piece {
-    file: Rc<CachedFile>,
+struct RequestedPiece {
+    file: Rc<PageCacheFile>,
     /// Index of its file in the list.
     at: usize,
     offset: Bytes,
@@ -130,21 +130,21 @@ struct Piece {
 
 /// Requested pieces that were not awaited yet, in order.
 #[derive(Default)]
-struct Ahead {
-    pieces: VecDeque<Piece>,
+struct RequestedPieces {
+    pieces: VecDeque<RequestedPiece>,
     size: Bytes,
     /// Number of files of these pieces; pieces of one file are adjacent.
     files: usize,
 }
 
-impl Ahead {
-    fn push(&mut self, piece: Piece) {
+impl RequestedPieces {
+    fn push(&mut self, piece: RequestedPiece) {
         self.files += usize::from(self.pieces.back().is_none_or(|last| last.at != piece.at));
         self.size += piece.length;
         self.pieces.push_back(piece);
     }
 
-    fn pop(&mut self) -> Option<Piece> {
+    fn pop(&mut self) -> Option<RequestedPiece> {
         let piece = self.pieces.pop_front()?;
         self.files -= usize::from(self.pieces.front().is_none_or(|next| next.at != piece.at));
         self.size = Bytes(self.size.0 - piece.length.0);
@@ -156,11 +156,11 @@ impl Ahead {
     }
 }
 
-struct Session<'a> {
-    bounds: Bounds,
+struct RestoreSession<'a> {
+    bounds: RestoreBounds,
     is_over: &'a dyn Fn() -> bool,
     files: Vec<RestoredFile>,
-    ahead: Ahead,
+    ahead: RequestedPieces,
     buffer: Vec<u8>,
     start: Nanos,
     pressure_at: Nanos,
@@ -171,13 +171,13 @@ struct Session<'a> {
     ended_early: Option<String>,
 }
 
-impl<'a> Session<'a> {
-    fn new(bounds: Bounds, files: Vec<RestoredFile>, is_over: &'a dyn Fn() -> bool) -> Self {
+impl<'a> RestoreSession<'a> {
+    fn new(bounds: RestoreBounds, files: Vec<RestoredFile>, is_over: &'a dyn Fn() -> bool) -> Self {
         Self {
             bounds,
             is_over,
             files,
-            ahead: Ahead::default(),
+            ahead: RequestedPieces::default(),
             buffer: vec![0; PIECE.0 as usize],
             start: clock::now(),
             pressure_at: Nanos(0),
@@ -211,13 +211,13 @@ impl<'a> Session<'a> {
             if self.is_over() {
                 break;
             }
-            self.ask_for(Piece { file: Rc::clone(&file), at, offset, length });
+            self.ask_for(RequestedPiece { file: Rc::clone(&file), at, offset, length });
         }
         Ok(())
     }
 
     /// Requests a piece. Waits for earlier ones if too much is in transit.
-    fn ask_for(&mut self, piece: Piece) {
+    fn ask_for(&mut self, piece: RequestedPiece) {
         let length = piece.length;
         if self.asked + length > self.bounds.limit {
             let limit = self.bounds.limit;
@@ -308,7 +308,7 @@ mod tests {
         let page = page_size::base().bytes();
         let path = dir.join("file");
         std::fs::write(&path, vec![7; (PAGES * page - 5) as usize]).unwrap();
-        let file = CachedFile::open(&path).unwrap();
+        let file = PageCacheFile::open(&path).unwrap();
         file.file().sync_all().unwrap();
         file.drop_cached().unwrap();
         file.read_nothing_ahead().unwrap();
@@ -325,11 +325,11 @@ mod tests {
     }
 
     fn cached(path: &Path) -> PageRanges {
-        CachedFile::open(path).unwrap().cached_pages().unwrap()
+        PageCacheFile::open(path).unwrap().cached_pages().unwrap()
     }
 
-    fn bounds(limit: Bytes) -> Bounds {
-        Bounds { rate: None, limit }
+    fn bounds(limit: Bytes) -> RestoreBounds {
+        RestoreBounds { rate: None, limit }
     }
 
     #[test]
@@ -348,16 +348,16 @@ mod tests {
         let open = |name: &str| {
             let path = dir.path().join(name);
             std::fs::write(&path, "x").unwrap();
-            Rc::new(CachedFile::open(&path).unwrap())
+            Rc::new(PageCacheFile::open(&path).unwrap())
         };
         let (one, two) = (open("one"), open("two"));
-        let piece = |file: &Rc<CachedFile>, at| Piece {
+        let piece = |file: &Rc<PageCacheFile>, at| RequestedPiece {
             file: Rc::clone(file),
             at,
             offset: Bytes(0),
             length: PIECE,
         };
-        let mut ahead = Ahead::default();
+        let mut ahead = RequestedPieces::default();
         for piece in [piece(&one, 0), piece(&one, 0), piece(&two, 1)] {
             ahead.push(piece);
         }

@@ -8,8 +8,8 @@
 //! Not seen: files that are opened and closed again. Cost: some 50 us per file, and 2 ns per page.
 
 use super::inode;
-use pagewise_kernel::cached_file::CachedFile;
-use pagewise_kernel::proc::fd::{self, Target};
+use pagewise_kernel::cached_file::PageCacheFile;
+use pagewise_kernel::proc::fd::{self, DescriptorTarget};
 use pagewise_kernel::proc::{maps, tree};
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::cache_list::{CACHE_LIST_SCHEMA, CacheList, ListedFile};
@@ -26,7 +26,7 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// Result of a save.
 #[derive(Debug)]
-pub struct Found {
+pub struct SavedCache {
     pub list: CacheList,
     /// Number of files examined.
     pub examined: u64,
@@ -36,8 +36,12 @@ pub struct Found {
 
 /// Examines all files under `roots`, until `is_over`.
 #[must_use]
-pub fn save(roots: &[PathBuf], is_over: &dyn Fn() -> bool, see: &mut dyn FnMut(&Path)) -> Found {
-    let mut walk = Walk { is_over, see, seen: BTreeSet::new(), found: empty() };
+pub fn save(
+    roots: &[PathBuf],
+    is_over: &dyn Fn() -> bool,
+    see: &mut dyn FnMut(&Path),
+) -> SavedCache {
+    let mut walk = SaveWalk { is_over, see, seen: BTreeSet::new(), found: empty() };
     for root in roots {
         walk.enter_root(root);
     }
@@ -45,25 +49,25 @@ pub fn save(roots: &[PathBuf], is_over: &dyn Fn() -> bool, see: &mut dyn FnMut(&
     walk.found
 }
 
-fn empty() -> Found {
+fn empty() -> SavedCache {
     let list = CacheList {
         cache_list_schema: CACHE_LIST_SCHEMA,
         page_bytes: page_size::base(),
         roots: Vec::new(),
         files: Vec::new(),
     };
-    Found { list, examined: 0, left_out: Vec::new() }
+    SavedCache { list, examined: 0, left_out: Vec::new() }
 }
 
-struct Walk<'a> {
+struct SaveWalk<'a> {
     is_over: &'a dyn Fn() -> bool,
     see: &'a mut dyn FnMut(&Path),
     /// Device and inode.
     seen: BTreeSet<(u64, u64)>,
-    found: Found,
+    found: SavedCache,
 }
 
-impl Walk<'_> {
+impl SaveWalk<'_> {
     fn enter_root(&mut self, root: &Path) {
         let found =
             std::path::absolute(root).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
@@ -132,7 +136,7 @@ impl Walk<'_> {
 /// A file and its cached pages.
 fn listed(path: &Path) -> Result<ListedFile, String> {
     let why = |error: SysError| error.source.to_string();
-    let file = CachedFile::open(path).map_err(why)?;
+    let file = PageCacheFile::open(path).map_err(why)?;
     let system = file.file_system().map_err(why)?;
     if system.is_in_memory {
         return Err(format!("it lives only in memory ({})", system.name));
@@ -171,7 +175,7 @@ fn collect(
     let mapped = maps::read(pid)?.into_iter().filter(maps::Mapping::is_file);
     let mut paths: BTreeSet<PathBuf> = mapped.map(|mapping| mapping.path.into()).collect();
     for descriptor in fd::list(pid)? {
-        if let Target::File(path) = descriptor.target {
+        if let DescriptorTarget::File(path) = descriptor.target {
             paths.insert(path);
         }
     }

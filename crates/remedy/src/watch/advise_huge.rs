@@ -15,9 +15,11 @@
 use super::Rhythm;
 use pagewise_kernel::proc::{maps, status};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::inject::{InjectError, Injector, Method, Owner, Process};
-use pagewise_tracee::tree::Tree;
-use pagewise_tracee::watcher::{WatchReport, Watcher};
+use pagewise_tracee::inject::{
+    CallInjector, InjectError, InjectMethod, ProcessIdentity, ProcessOwner,
+};
+use pagewise_tracee::tree::ProcessTree;
+use pagewise_tracee::watcher::{RunWatcher, WatchReport};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 
@@ -29,21 +31,21 @@ const PATIENCE: u32 = 8;
 const BACK_OFF: Nanos = Nanos::millis(8);
 const LONGEST_BACK_OFF: Nanos = Nanos::secs(1);
 
-pub(super) struct AdviseHuge {
+pub(super) struct HugeAdviceWatcher {
     min: Bytes,
     growth_limit: Bytes,
-    injector: Injector,
-    seen: HashMap<i32, Known>,
+    injector: CallInjector,
+    seen: HashMap<i32, AdvisedProcess>,
     /// Time of the last advice, since the start of the program.
     last_new: Nanos,
-    done: Done,
+    done: AdviceTotals,
     refusals: BTreeMap<String, u64>,
     limit_reached: bool,
 }
 
 /// What has been done.
 #[derive(Debug, Default)]
-struct Done {
+struct AdviceTotals {
     advised: u64,
     bytes: Bytes,
     by_registers: u64,
@@ -53,11 +55,11 @@ struct Done {
 
 /// State of one process.
 #[derive(Debug)]
-struct Known {
-    process: Process,
+struct AdvisedProcess {
+    process: ProcessIdentity,
     /// Device and inode of the program it runs.
     program: Option<(u64, u64)>,
-    advised: Ranges,
+    advised: AddressRanges,
     /// Lasting refusals since the last success.
     refused: u32,
     /// Temporary failures since the last success; below, the last of them.
@@ -66,12 +68,12 @@ struct Known {
     not_before: Nanos,
 }
 
-impl Known {
-    const fn new(process: Process, program: Option<(u64, u64)>) -> Self {
+impl AdvisedProcess {
+    const fn new(process: ProcessIdentity, program: Option<(u64, u64)>) -> Self {
         Self {
             process,
             program,
-            advised: Ranges(Vec::new()),
+            advised: AddressRanges(Vec::new()),
             refused: 0,
             postponed: 0,
             reason: None,
@@ -95,9 +97,9 @@ impl Known {
 
 /// Disjoint address ranges in ascending order.
 #[derive(Debug, Default)]
-struct Ranges(Vec<(u64, u64)>);
+struct AddressRanges(Vec<(u64, u64)>);
 
-impl Ranges {
+impl AddressRanges {
     fn add(&mut self, start: u64, end: u64) {
         self.0.push((start, end));
         self.0.sort_unstable();
@@ -138,28 +140,28 @@ impl Ranges {
     }
 }
 
-impl AdviseHuge {
+impl HugeAdviceWatcher {
     pub(super) fn new(min: Bytes, growth_limit: Bytes) -> Self {
         Self {
             min,
             growth_limit,
-            injector: Injector::new(Owner::Ours),
+            injector: CallInjector::new(ProcessOwner::Ours),
             seen: HashMap::new(),
             last_new: Nanos(0),
-            done: Done::default(),
+            done: AdviceTotals::default(),
             refusals: BTreeMap::new(),
             limit_reached: false,
         }
     }
 
-    fn over_limit(&self, tree: &Tree) -> bool {
+    fn over_limit(&self, tree: &ProcessTree) -> bool {
         let rss = |pid: &i32| status::read(*pid).ok().and_then(|s| s.rss_anon).unwrap_or_default();
         let total: u64 = tree.pids().iter().map(|pid| rss(pid).0).sum();
         total > self.growth_limit.0
     }
 
     /// Drops processes that have ended. What was postponed for them has not been done.
-    fn forget(&mut self, tree: &Tree) {
+    fn forget(&mut self, tree: &ProcessTree) {
         let is_gone = |pid: &i32| !tree.pids().contains(pid);
         let gone: Vec<i32> = self.seen.keys().copied().filter(is_gone).collect();
         for reason in gone.iter().filter_map(|pid| self.seen.remove(pid)?.reason) {
@@ -168,15 +170,15 @@ impl AdviseHuge {
     }
 
     fn visit(&mut self, pid: i32, now: Nanos) {
-        let Ok(process) = Process::find(pid) else { return };
+        let Ok(process) = ProcessIdentity::find(pid) else { return };
         let program = program_of(pid);
-        let known = self.seen.entry(pid).or_insert_with(|| Known::new(process, program));
+        let known = self.seen.entry(pid).or_insert_with(|| AdvisedProcess::new(process, program));
         let has_given_up = known.refused >= PATIENCE && known.program == program;
         if known.process != process || has_given_up || now < known.not_before {
             return;
         }
         if known.program != program {
-            *known = Known::new(process, program);
+            *known = AdvisedProcess::new(process, program);
         }
         let Ok(mappings) = maps::read(pid) else { return };
         for (start, end) in fresh(&mut known.advised, &mappings, self.min) {
@@ -187,7 +189,14 @@ impl AdviseHuge {
     }
 
     /// False if other ranges of the process should not be tried now.
-    fn advise(&mut self, process: Process, pid: i32, now: Nanos, start: u64, end: u64) -> bool {
+    fn advise(
+        &mut self,
+        process: ProcessIdentity,
+        pid: i32,
+        now: Nanos,
+        start: u64,
+        end: u64,
+    ) -> bool {
         let result = self.injector.advise_huge(process, start, end - start);
         let Some(known) = self.seen.get_mut(&pid) else { return false };
         match result {
@@ -196,7 +205,7 @@ impl AdviseHuge {
                 self.last_new = now;
                 self.done.advised += 1;
                 self.done.bytes += Bytes(end - start);
-                self.done.by_registers += u64::from(how.method == Method::Registers);
+                self.done.by_registers += u64::from(how.method == InjectMethod::Registers);
                 self.done.stopped_ns += how.stop_ns;
                 self.done.longest_ns = self.done.longest_ns.max(how.stop_ns);
                 return true;
@@ -220,7 +229,7 @@ fn program_of(pid: i32) -> Option<(u64, u64)> {
 }
 
 /// The large ranges among `mappings` without advice. Drops unmapped ranges from `advised`.
-fn fresh(advised: &mut Ranges, mappings: &[maps::Mapping], min: Bytes) -> Vec<(u64, u64)> {
+fn fresh(advised: &mut AddressRanges, mappings: &[maps::Mapping], min: Bytes) -> Vec<(u64, u64)> {
     let fits = |m: &&maps::Mapping| m.is_anonymous() && m.perms.write && !is_stack(m);
     let mapped: Vec<(u64, u64)> = mappings.iter().filter(fits).map(|m| (m.start, m.end)).collect();
     advised.keep(&mapped);
@@ -234,12 +243,12 @@ fn is_stack(mapping: &maps::Mapping) -> bool {
     mapping.path.to_string_lossy().starts_with("[stack")
 }
 
-impl Watcher for AdviseHuge {
+impl RunWatcher for HugeAdviceWatcher {
     fn name(&self) -> &str {
         crate::heap_huge::WATCH
     }
 
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos> {
         self.limit_reached = self.limit_reached || self.over_limit(tree);
         self.forget(tree);
         if !self.limit_reached {
@@ -252,7 +261,7 @@ impl Watcher for AdviseHuge {
     }
 
     fn finish(&mut self) -> WatchReport {
-        self.forget(&Tree::new(0, []));
+        self.forget(&ProcessTree::new(0, []));
         let mut notes = Vec::new();
         let done = &self.done;
         if done.advised > 0 {
@@ -295,12 +304,12 @@ mod tests {
         maps::parse(ranges.iter().map(line).collect::<String>().as_bytes())
     }
 
-    fn own() -> Process {
-        Process::find(pagewise_kernel::proc::own_pid()).unwrap()
+    fn own() -> ProcessIdentity {
+        ProcessIdentity::find(pagewise_kernel::proc::own_pid()).unwrap()
     }
 
     /// Ranges that get advice at each look, in MiB.
-    fn look(advised: &mut Ranges, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    fn look(advised: &mut AddressRanges, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let found = fresh(advised, &mappings(ranges), MIN);
         for &(start, end) in &found {
             advised.add(start, end);
@@ -310,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_range_is_advised_once_however_mappings_join() {
-        let mut advised = Ranges::default();
+        let mut advised = AddressRanges::default();
         assert_eq!(look(&mut advised, &[(100, 110), (110, 120)]), [(100, 110), (110, 120)]);
         assert_eq!(look(&mut advised, &[(100, 120)]), []);
         assert_eq!(look(&mut advised, &[(92, 124)]), [(92, 100)], "4 MiB are not worth a stop");
@@ -320,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_was_unmapped_at_a_look_is_advised_again() {
-        let mut advised = Ranges::default();
+        let mut advised = AddressRanges::default();
         assert_eq!(look(&mut advised, &[(100, 140)]), [(100, 140)]);
         assert_eq!(look(&mut advised, &[(100, 110), (130, 140)]), []);
         assert_eq!(look(&mut advised, &[(100, 140)]), [(110, 130)]);
@@ -330,7 +339,7 @@ mod tests {
 
     #[test]
     fn failures_that_pass_put_off_and_are_forgotten_at_a_success() {
-        let mut known = Known::new(own(), None);
+        let mut known = AdvisedProcess::new(own(), None);
         let mut last = Nanos(0);
         for _ in 0..40 {
             known.postpone(Nanos::secs(1), Some("busy".to_owned()));
@@ -345,8 +354,8 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_while_put_off_counts_as_refused() {
-        let mut watcher = AdviseHuge::new(MIN, Bytes::mib(64));
-        let mut known = Known::new(own(), None);
+        let mut watcher = HugeAdviceWatcher::new(MIN, Bytes::mib(64));
+        let mut known = AdvisedProcess::new(own(), None);
         known.postpone(Nanos(0), Some("busy".to_owned()));
         watcher.seen.insert(i32::MAX, known);
         assert_eq!(watcher.finish().failures, ["1 not advised: busy"]);

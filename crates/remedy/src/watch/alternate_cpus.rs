@@ -3,34 +3,34 @@
 use super::Rhythm;
 use pagewise_model::Nanos;
 use pagewise_tracee::pipes::ends;
-use pagewise_tracee::placement::{Placer, edges, place};
-use pagewise_tracee::tree::Tree;
-use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+use pagewise_tracee::placement::{CpuPlacer, edges, place};
+use pagewise_tracee::tree::ProcessTree;
+use pagewise_tracee::watcher::{RunWatcher, WatchContext, WatchReport};
 use std::collections::HashSet;
 
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(10);
 
-pub(super) struct AlternateCpus {
-    placer: Placer,
+pub(super) struct CpuAlternationWatcher {
+    placer: CpuPlacer,
     foreign: HashSet<u64>,
     placed: u64,
     refused: u64,
 }
 
-impl AlternateCpus {
-    pub(super) fn new(cpus: Vec<u32>, context: &Context) -> Self {
+impl CpuAlternationWatcher {
+    pub(super) fn new(cpus: Vec<u32>, context: &WatchContext) -> Self {
         let foreign = context.foreign_pipes.clone();
-        Self { placer: Placer::new(cpus), foreign, placed: 0, refused: 0 }
+        Self { placer: CpuPlacer::new(cpus), foreign, placed: 0, refused: 0 }
     }
 }
 
-impl Watcher for AlternateCpus {
+impl RunWatcher for CpuAlternationWatcher {
     fn name(&self) -> &str {
         crate::place::WATCH
     }
 
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos> {
         for (pid, cpu) in self.placer.assign(&edges(&ends(tree), &self.foreign)) {
             match place(pid, cpu) {
                 Ok(threads) => self.placed += u64::from(threads > 0),

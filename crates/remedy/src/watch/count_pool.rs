@@ -7,29 +7,29 @@
 use super::Rhythm;
 use pagewise_kernel::proc::status;
 use pagewise_model::{Bytes, Nanos, PageSize};
-use pagewise_tracee::tree::Tree;
-use pagewise_tracee::watcher::{WatchReport, Watcher};
+use pagewise_tracee::tree::ProcessTree;
+use pagewise_tracee::watcher::{RunWatcher, WatchReport};
 
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(20);
 
-pub(super) struct CountPool {
+pub(super) struct PoolCountWatcher {
     page: PageSize,
     most: Bytes,
 }
 
-impl CountPool {
+impl PoolCountWatcher {
     pub(super) const fn new(page: PageSize) -> Self {
         Self { page, most: Bytes(0) }
     }
 }
 
-impl Watcher for CountPool {
+impl RunWatcher for PoolCountWatcher {
     fn name(&self) -> &str {
         crate::pool::NAME
     }
 
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos> {
         let used = |pid: &i32| status::read(*pid).ok().and_then(|s| s.pool).unwrap_or_default().0;
         self.most = self.most.max(Bytes(tree.pids().iter().map(used).sum()));
         Some(Rhythm { steady: STEADY }.next(since_start, since_start))

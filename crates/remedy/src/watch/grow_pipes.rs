@@ -2,29 +2,29 @@
 
 use super::Rhythm;
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::pipes::{Ledger, grow_all};
-use pagewise_tracee::tree::Tree;
-use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+use pagewise_tracee::pipes::{PipeLedger, grow_all};
+use pagewise_tracee::tree::ProcessTree;
+use pagewise_tracee::watcher::{RunWatcher, WatchContext, WatchReport};
 
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(5);
 
-pub(super) struct GrowPipes {
-    ledger: Ledger,
+pub(super) struct PipeGrowthWatcher {
+    ledger: PipeLedger,
 }
 
-impl GrowPipes {
-    pub(super) fn new(capacity: Bytes, budget: Bytes, context: &Context) -> Self {
-        Self { ledger: Ledger::new(capacity, budget, context.foreign_pipes.clone()) }
+impl PipeGrowthWatcher {
+    pub(super) fn new(capacity: Bytes, budget: Bytes, context: &WatchContext) -> Self {
+        Self { ledger: PipeLedger::new(capacity, budget, context.foreign_pipes.clone()) }
     }
 }
 
-impl Watcher for GrowPipes {
+impl RunWatcher for PipeGrowthWatcher {
     fn name(&self) -> &str {
         crate::pipe_grow::WATCH
     }
 
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos> {
         if self.ledger.limit_reached() {
             return None;
         }

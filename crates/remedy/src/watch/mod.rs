@@ -6,22 +6,24 @@ mod count_pool;
 mod grow_pipes;
 
 use pagewise_model::Nanos;
-use pagewise_model::plan::Watch;
-use pagewise_tracee::watcher::{Context, Watcher};
+use pagewise_model::plan::WatchAction;
+use pagewise_tracee::watcher::{RunWatcher, WatchContext};
 
 /// The watcher for one part of a plan.
 #[must_use]
-pub fn build(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
+pub fn build(watch: &WatchAction, context: &WatchContext) -> Box<dyn RunWatcher> {
     match watch {
-        Watch::GrowPipes { capacity_bytes, budget_bytes } => {
-            Box::new(grow_pipes::GrowPipes::new(*capacity_bytes, *budget_bytes, context))
+        WatchAction::GrowPipes { capacity_bytes, budget_bytes } => {
+            Box::new(grow_pipes::PipeGrowthWatcher::new(*capacity_bytes, *budget_bytes, context))
         }
-        Watch::AdviseHuge { min_bytes, growth_limit_bytes } => {
-            Box::new(advise_huge::AdviseHuge::new(*min_bytes, *growth_limit_bytes))
+        WatchAction::AdviseHuge { min_bytes, growth_limit_bytes } => {
+            Box::new(advise_huge::HugeAdviceWatcher::new(*min_bytes, *growth_limit_bytes))
         }
-        Watch::CountPool { page_bytes } => Box::new(count_pool::CountPool::new(*page_bytes)),
-        Watch::AlternateCpus { cpus } => {
-            Box::new(alternate_cpus::AlternateCpus::new(cpus.clone(), context))
+        WatchAction::CountPool { page_bytes } => {
+            Box::new(count_pool::PoolCountWatcher::new(*page_bytes))
+        }
+        WatchAction::AlternateCpus { cpus } => {
+            Box::new(alternate_cpus::CpuAlternationWatcher::new(cpus.clone(), context))
         }
     }
 }

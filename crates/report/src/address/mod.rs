@@ -2,30 +2,31 @@
 //! the pages around it. Missing facts are shown with their reason.
 
 use crate::number::{UNKNOWN, count, counted};
-use crate::page::Document;
-use crate::style::{Style, Tone};
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::address::{
-    Address, AddressReport, Around, Frame, Half, Layout, Level, Mapping, Memory, PageView, Process,
-    Residence, Role, State, View, Within, describe_mapping_flag,
+    AddressHalf, AddressLayout, AddressMemory, AddressReport, AddressView, ContainingMapping,
+    EntryRole, ExaminedProcess, MappingResidence, MemoryMapping, PageFrame, PageState,
+    PageTableLevel, PageView, SurroundingPages, VirtualAddress, describe_mapping_flag,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// All addresses of a report.
 #[must_use]
-pub fn render(report: &AddressReport, style: &Style) -> String {
-    let mut page = Document::default();
+pub fn render(report: &AddressReport, style: &TerminalStyle) -> String {
+    let mut page = ReportDocument::default();
     for view in &report.addresses {
         page.section(view_section(report, view));
     }
     page.text(style)
 }
 
-fn view_section(report: &AddressReport, view: &View) -> Document {
-    let mut page = Document::default();
+fn view_section(report: &AddressReport, view: &AddressView) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(&format!("{}: {}", view.address, in_short(view)));
     if let Some(process) = &report.process {
-        page.single(&process_text(process), 2, Tone::Faint);
+        page.single(&process_text(process), 2, TextTone::Faint);
     }
     page.section(levels_section(report, view));
     if let Some(memory) = &view.memory {
@@ -36,36 +37,38 @@ fn view_section(report: &AddressReport, view: &View) -> Document {
     page
 }
 
-fn process_text(process: &Process) -> String {
+fn process_text(process: &ExaminedProcess) -> String {
     format!("process {}: {}", process.pid, crate::shell::command_line(&process.command))
 }
 
 /// The page's state in a few words.
-fn in_short(view: &View) -> String {
+fn in_short(view: &AddressView) -> String {
     let Some(memory) = &view.memory else {
         return match view.half {
-            Half::User => "a user address",
-            Half::Kernel => "a kernel address",
-            Half::NotCanonical => "not canonical",
+            AddressHalf::User => "a user address",
+            AddressHalf::Kernel => "a kernel address",
+            AddressHalf::NotCanonical => "not canonical",
         }
         .to_owned();
     };
     let page = match &memory.page {
         Fact::Known(page) => page,
-        Fact::Missing(_) if view.half == Half::Kernel => {
+        Fact::Missing(_) if view.half == AddressHalf::Kernel => {
             return "a kernel address; processes cannot see what is there".to_owned();
         }
         Fact::Missing(_) => return "contents not known".to_owned(),
     };
     match (page.state, &memory.within) {
-        (State::Present, _) => present_text(page),
-        (State::Swapped, _) => "swapped out: the next touch fetches it".to_owned(),
-        (State::Guard, _) => "a guard: any touch is fatal".to_owned(),
-        (State::Absent, None) => "not mapped: any touch is fatal".to_owned(),
-        (State::Absent, Some(within)) if within.mapping.permissions.starts_with("---") => {
+        (PageState::Present, _) => present_text(page),
+        (PageState::Swapped, _) => "swapped out: the next touch fetches it".to_owned(),
+        (PageState::Guard, _) => "a guard: any touch is fatal".to_owned(),
+        (PageState::Absent, None) => "not mapped: any touch is fatal".to_owned(),
+        (PageState::Absent, Some(within)) if within.mapping.permissions.starts_with("---") => {
             "reserved without permissions: any touch is fatal".to_owned()
         }
-        (State::Absent, Some(_)) => "mapped, no page present: the next touch is a fault".to_owned(),
+        (PageState::Absent, Some(_)) => {
+            "mapped, no page present: the next touch is a fault".to_owned()
+        }
     }
 }
 
@@ -77,8 +80,8 @@ fn present_text(page: &PageView) -> String {
     }
 }
 
-fn page_section(memory: &Memory) -> Document {
-    let mut page = Document::default();
+fn page_section(memory: &AddressMemory) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("page and frame");
     match &memory.page {
         Fact::Known(view) => page_items(view, &mut page),
@@ -91,8 +94,8 @@ fn page_section(memory: &Memory) -> Document {
     page
 }
 
-fn page_items(view: &PageView, page: &mut Document) {
-    if view.state == State::Present {
+fn page_items(view: &PageView, page: &mut ReportDocument) {
+    if view.state == PageState::Present {
         let size = match &view.size_bytes {
             Fact::Known(size) => size.to_string(),
             Fact::Missing(why) => format!("{UNKNOWN}: {why}"),
@@ -136,7 +139,7 @@ fn kind_text(view: &PageView) -> String {
     format!("{whose}; {others}")
 }
 
-fn frame_items(frame: &Frame, page: &mut Document) {
+fn frame_items(frame: &PageFrame, page: &mut ReportDocument) {
     page.item("frame", &format!("{:#x}", frame.number));
     let count_text = match &frame.map_count {
         Fact::Known(n) => format!("by {}", counted(*n, "page table entry", "page table entries")),
@@ -163,8 +166,8 @@ fn frame_items(frame: &Frame, page: &mut Document) {
     page.item("folio", &folio);
 }
 
-fn mapping_section(view: &View, memory: &Memory) -> Document {
-    let mut page = Document::default();
+fn mapping_section(view: &AddressView, memory: &AddressMemory) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("mapping");
     match &memory.within {
         Some(within) => within_items(view.address, within, &mut page),
@@ -192,20 +195,20 @@ fn mapping_section(view: &View, memory: &Memory) -> Document {
 }
 
 /// A range in the format of `/proc/PID/maps`.
-fn range_text(mapping: &Mapping) -> String {
+fn range_text(mapping: &MemoryMapping) -> String {
     let (start, end) = (mapping.start_address.0, mapping.end_address.0);
     format!("{start:08x}-{end:08x} {}", mapping.permissions)
 }
 
-fn path_text(mapping: &Mapping) -> &str {
+fn path_text(mapping: &MemoryMapping) -> &str {
     if mapping.path.is_empty() { "no file" } else { &mapping.path }
 }
 
-fn neighbour(mapping: &Mapping, gap: &str) -> String {
+fn neighbour(mapping: &MemoryMapping, gap: &str) -> String {
     format!("{}, {gap}, {}", range_text(mapping), path_text(mapping))
 }
 
-fn within_items(address: Address, within: &Within, page: &mut Document) {
+fn within_items(address: VirtualAddress, within: &ContainingMapping, page: &mut ReportDocument) {
     let mapping = &within.mapping;
     page.item("this", &format!("{}, {}", range_text(mapping), mapping.size()));
     page.item("of", path_text(mapping));
@@ -221,7 +224,7 @@ fn within_items(address: Address, within: &Within, page: &mut Document) {
     }
 }
 
-fn residence_items(residence: &Residence, page: &mut Document) {
+fn residence_items(residence: &MappingResidence, page: &mut ReportDocument) {
     let size = |size: Option<PageSize>| size.map_or_else(|| UNKNOWN.to_owned(), |s| s.to_string());
     page.item(
         "pages",
@@ -254,16 +257,16 @@ fn residence_items(residence: &Residence, page: &mut Document) {
 
 // The walk as a table: which address bits select which entry, in decimal and in binary.
 
-fn levels_section(report: &AddressReport, view: &View) -> Document {
-    let mut page = Document::default();
+fn levels_section(report: &AddressReport, view: &AddressView) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(&title(report, view));
-    let mut table = Table::new(&[
-        ("level", Align::Left),
-        ("bits", Align::Left),
-        ("entry", Align::Right),
-        ("in binary", Align::Right),
-        ("each covers", Align::Right),
-        ("", Align::Left),
+    let mut table = ReportTable::new(&[
+        ("level", ColumnAlignment::Left),
+        ("bits", ColumnAlignment::Left),
+        ("entry", ColumnAlignment::Right),
+        ("in binary", ColumnAlignment::Right),
+        ("each covers", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
     ]);
     for level in &view.levels {
         table.row(row(level));
@@ -280,14 +283,15 @@ fn levels_section(report: &AddressReport, view: &View) -> Document {
     ]);
     page.append(table);
     if let Some(remark) = remark(&report.layout, view) {
-        page.para(&remark, 2, Tone::Warn);
+        page.para(&remark, 2, TextTone::Warn);
     }
     page
 }
 
-fn title(report: &AddressReport, view: &View) -> String {
+fn title(report: &AddressReport, view: &AddressView) -> String {
     let levels = counted(view.levels.len() as u64, "level", "levels");
-    let walked = view.levels.iter().filter(|l| matches!(l.role, Role::Table | Role::Page)).count();
+    let walked =
+        view.levels.iter().filter(|l| matches!(l.role, EntryRole::Table | EntryRole::Page)).count();
     let sizes: Vec<String> = report.page_sizes_bytes.iter().map(PageSize::to_string).collect();
     let sizes = sizes.join(", ");
     let bits = report.layout.address_bits;
@@ -300,12 +304,12 @@ fn title(report: &AddressReport, view: &View) -> String {
     }
 }
 
-fn row(level: &Level) -> Vec<Cell> {
+fn row(level: &PageTableLevel) -> Vec<TableCell> {
     let (text, tone) = match level.role {
-        Role::Table => ("leads to the next table", Tone::Plain),
-        Role::Page => ("maps the page: the walk ends", Tone::Good),
-        Role::Beyond => ("not walked: inside the page", Tone::Faint),
-        Role::NotKnown => ("", Tone::Plain),
+        EntryRole::Table => ("leads to the next table", TextTone::Plain),
+        EntryRole::Page => ("maps the page: the walk ends", TextTone::Good),
+        EntryRole::Beyond => ("not walked: inside the page", TextTone::Faint),
+        EntryRole::NotKnown => ("", TextTone::Plain),
     };
     let width = level.high_bit.saturating_sub(level.low_bit) + 1;
     vec![
@@ -314,7 +318,7 @@ fn row(level: &Level) -> Vec<Cell> {
         level.index.to_string().into(),
         binary(level.index, width).into(),
         size_text(level.entry_spans_bytes).into(),
-        Cell::new(text, tone),
+        TableCell::new(text, tone),
     ]
 }
 
@@ -332,15 +336,15 @@ fn size_text(size: Bytes) -> String {
 }
 
 /// What to know about an address that no process can have.
-fn remark(layout: &Layout, view: &View) -> Option<String> {
+fn remark(layout: &AddressLayout, view: &AddressView) -> Option<String> {
     let bits = layout.user_bits;
     match view.half {
-        Half::User => None,
-        Half::Kernel => Some(
+        AddressHalf::User => None,
+        AddressHalf::Kernel => Some(
             "a kernel address: all processes share its entries, and no process can see them"
                 .to_owned(),
         ),
-        Half::NotCanonical => {
+        AddressHalf::NotCanonical => {
             let five = if bits == 47 && view.address.0 >> 56 == 0 {
                 "; with five levels (57 bits) it is a user address"
             } else {
@@ -360,18 +364,22 @@ const INDENT: usize = 2;
 /// Largest number of lines; with more pages, a character stands for several.
 const MOST_LINES: usize = 16;
 
-fn around_section(address: Address, layout: &Layout, around: &Fact<Around>) -> Document {
-    let mut page = Document::default();
+fn around_section(
+    address: VirtualAddress,
+    layout: &AddressLayout,
+    around: &Fact<SurroundingPages>,
+) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let span = layout.huge_page().map_or_else(String::new, |span| format!(" in the same {span}"));
     page.heading(&format!("pages around it{span}"));
     let around = match around {
         Fact::Known(around) => around,
         Fact::Missing(why) => {
-            page.para(why, INDENT, Tone::Plain);
+            page.para(why, INDENT, TextTone::Plain);
             return page;
         }
     };
-    page.para(&counts(around), INDENT, Tone::Plain);
+    page.para(&counts(around), INDENT, TextTone::Plain);
     let base = layout.base_page_bytes.bytes();
     let own = address.0.saturating_sub(around.start_address.0) / base;
     let own = usize::try_from(own).unwrap_or(usize::MAX);
@@ -383,7 +391,7 @@ fn around_section(address: Address, layout: &Layout, around: &Fact<Around>) -> D
     page
 }
 
-fn counts(around: &Around) -> String {
+fn counts(around: &SurroundingPages) -> String {
     let named = [
         (around.present_pages, "present"),
         (around.swapped_pages, "swapped"),
@@ -402,8 +410,14 @@ fn counts(around: &Around) -> String {
 }
 
 /// The pages by lines, with a mark under the page of the address.
-fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -> Document {
-    let mut page = Document::default();
+fn lines(
+    start: VirtualAddress,
+    base: u64,
+    cells: &[char],
+    own: usize,
+    style: &TerminalStyle,
+) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let digits = format!("{:012x}", start.0).len();
     let room = style.columns().saturating_sub(INDENT + digits + 1).max(1);
     // A power of two, so that lines begin at round addresses.
@@ -419,14 +433,14 @@ fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -
         }
         let address = start.0.saturating_add((first * each) as u64 * base);
         let text: String = line.iter().collect();
-        page.single(&format!("{address:012x} {text}"), INDENT, Tone::Plain);
+        page.single(&format!("{address:012x} {text}"), INDENT, TextTone::Plain);
         if let Some(at) = mark {
             let lead = " ".repeat(digits + 1 + at);
-            page.single(&format!("{lead}^"), INDENT, Tone::Strong);
+            page.single(&format!("{lead}^"), INDENT, TextTone::Strong);
         }
     }
     let unit = if each > 1 { format!("; each stands for {each} pages") } else { String::new() };
-    page.para(&format!("{}{unit}", legend(cells)), INDENT, Tone::Faint);
+    page.para(&format!("{}{unit}", legend(cells)), INDENT, TextTone::Faint);
     page
 }
 

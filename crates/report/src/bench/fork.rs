@@ -1,22 +1,24 @@
 //! The cost of fork, for people: one document, CSV, and curves.
 
-use crate::bench::Short;
-use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
+use crate::bench::BenchSummary;
+use crate::chart::{LineChart, LinePanel, LineSeries, RepeatRange, SizeScale, SvgPicture};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{count, counted, ratio_text, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Sample};
+use pagewise_model::bench::fork::{
+    ForkBenchReport, ForkJudgement, ForkPoint, ForkPrice, ForkSample,
+};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 
 const PRICES: &str = "what a fork costs the parent";
 
 /// The whole document on forks; `caption` names the machine.
-pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(forks: &ForkBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(forks, caption));
     if let Some(judgement) = &forks.judgement {
         page.append(prices(forks, judgement));
@@ -30,22 +32,22 @@ pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
 }
 
 /// Forks on one screen: the prices.
-pub(crate) fn short(forks: &Forks, _: usize) -> Short<'_> {
+pub(crate) fn short(forks: &ForkBenchReport, _: usize) -> BenchSummary<'_> {
     let judgement = forks.judgement.as_ref();
-    Short {
+    BenchSummary {
         title: PRICES.to_owned(),
-        table: judgement.map_or_else(|| Table::new(&[]), price_table),
+        table: judgement.map_or_else(|| ReportTable::new(&[]), price_table),
         advice: judgement.map_or(&[], |judgement| &judgement.advice),
         claims: &[],
-        figures: forks.points.iter().filter_map(Point::fork_ns).collect(),
+        figures: forks.points.iter().filter_map(ForkPoint::fork_ns).collect(),
         refusals: forks.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: claims::pages(&forks.unavailable).map(|one| one.label).collect(),
     }
 }
 
 /// The verdict in one sentence.
-pub(crate) fn headline(forks: &Forks) -> String {
-    let prices: &[Price] = forks.judgement.as_ref().map_or(&[], |judgement| &judgement.prices);
+pub(crate) fn headline(forks: &ForkBenchReport) -> String {
+    let prices: &[ForkPrice] = forks.judgement.as_ref().map_or(&[], |judgement| &judgement.prices);
     let gib = |pages| {
         let price = prices.iter().find(|price| price.pages == pages)?;
         Some(Nanos::from_f64(price.gib_ns.known()?.median))
@@ -60,7 +62,7 @@ pub(crate) fn headline(forks: &Forks) -> String {
 }
 
 /// How the figures were obtained.
-pub(crate) fn protocol(forks: &Forks) -> String {
+pub(crate) fn protocol(forks: &ForkBenchReport) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}) on CPU {}; CPU time of the parent",
         counted(u64::from(forks.repeats), "fresh mapping", "fresh mappings"),
@@ -70,9 +72,9 @@ pub(crate) fn protocol(forks: &Forks) -> String {
 }
 
 /// Every mapping as CSV (RFC 4180), one line each.
-pub(crate) fn csv(forks: &Forks) -> String {
+pub(crate) fn csv(forks: &ForkBenchReport) -> String {
     let header = "pages,size_bytes,page_bytes,refused,repeat,place,fork_ns,writes_ns,write_faults";
-    let sample = |s: &Sample| {
+    let sample = |s: &ForkSample| {
         vec![
             s.repeat.to_string(),
             s.place.to_string(),
@@ -81,7 +83,7 @@ pub(crate) fn csv(forks: &Forks) -> String {
             s.write_faults.to_string(),
         ]
     };
-    let point = |point: &Point| {
+    let point = |point: &ForkPoint| {
         let lead = vec![
             point.pages.into_str().to_owned(),
             point.size_bytes.0.to_string(),
@@ -93,27 +95,27 @@ pub(crate) fn csv(forks: &Forks) -> String {
     samples(header, forks.points.iter().map(point))
 }
 
-fn prices(forks: &Forks, judgement: &Judgement) -> Document {
-    let mut page = Document::default();
+fn prices(forks: &ForkBenchReport, judgement: &ForkJudgement) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(PRICES);
-    page.para(&protocol(forks), 2, Tone::Faint);
+    page.para(&protocol(forks), 2, TextTone::Faint);
     page.table(price_table(judgement));
     if let Some(ratio) = judgement.ratios.first() {
         let size = whole_size(ratio.size_bytes);
-        page.para(&format!("ratios at {size}, with their 95% intervals"), 2, Tone::Faint);
+        page.para(&format!("ratios at {size}, with their 95% intervals"), 2, TextTone::Faint);
     }
     page
 }
 
 /// The price on each kind of page.
-fn price_table(judgement: &Judgement) -> Table {
-    let mut table = Table::new(&[
-        ("pages", Align::Left),
-        ("ms a GiB", Align::Decimal),
-        ("of base", Align::Left),
-        ("us a call", Align::Decimal),
-        ("us a write", Align::Decimal),
-        ("of base", Align::Left),
+fn price_table(judgement: &ForkJudgement) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("pages", ColumnAlignment::Left),
+        ("ms a GiB", ColumnAlignment::Decimal),
+        ("of base", ColumnAlignment::Left),
+        ("us a call", ColumnAlignment::Decimal),
+        ("us a write", ColumnAlignment::Decimal),
+        ("of base", ColumnAlignment::Left),
     ]);
     for price in &judgement.prices {
         let ratio = judgement.ratios.iter().find(|ratio| ratio.pages == price.pages);
@@ -134,32 +136,32 @@ fn price_table(judgement: &Judgement) -> Table {
 }
 
 /// A figure in a larger unit, or a dash with the reason.
-fn scaled(figure: &Fact<Measured>, unit_ns: f64) -> Cell {
+fn scaled(figure: &Fact<Measured>, unit_ns: f64) -> TableCell {
     match figure {
         Fact::Known(known) => three_digits(known.median / unit_ns).into(),
-        Fact::Missing(why) => Cell::new("-", Tone::Faint).hover(why.as_str()),
+        Fact::Missing(why) => TableCell::new("-", TextTone::Faint).hover(why.as_str()),
     }
 }
 
 /// Every size on every kind of page.
-fn sizes(forks: &Forks) -> Document {
-    let mut page = Document::default();
+fn sizes(forks: &ForkBenchReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(
         "by memory touched: us of a fork, us of a write to a base page afterwards, faults",
     );
-    let mut table = Table::new(&[
-        ("pages", Align::Left),
-        ("size", Align::Right),
-        ("fork", Align::Decimal),
-        ("spread", Align::Left),
-        ("a write", Align::Decimal),
-        ("faults", Align::Right),
+    let mut table = ReportTable::new(&[
+        ("pages", ColumnAlignment::Left),
+        ("size", ColumnAlignment::Right),
+        ("fork", ColumnAlignment::Decimal),
+        ("spread", ColumnAlignment::Left),
+        ("a write", ColumnAlignment::Decimal),
+        ("faults", ColumnAlignment::Right),
     ]);
     for point in PageKind::ALL.into_iter().flat_map(|kind| forks.curve(kind)) {
         let why = point.refused.as_deref().unwrap_or_default();
         let micros = |figure: Option<Measured>| match figure {
-            Some(known) => Cell::from(three_digits(known.median / 1e3)),
-            None => Cell::new("-", Tone::Faint).hover(why),
+            Some(known) => TableCell::from(three_digits(known.median / 1e3)),
+            None => TableCell::new("-", TextTone::Faint).hover(why),
         };
         let spread = point.fork_ns().map_or_else(String::new, |fork| {
             format!("{}-{}", three_digits(fork.min / 1e3), three_digits(fork.max / 1e3))
@@ -169,7 +171,7 @@ fn sizes(forks: &Forks) -> Document {
             point.pages.into_str().into(),
             whole_size(point.size_bytes).into(),
             micros(point.fork_ns()),
-            Cell::new(spread, Tone::Faint),
+            TableCell::new(spread, TextTone::Faint),
             micros(point.write_ns(forks.base_page_bytes)),
             faults.into(),
         ]);
@@ -179,19 +181,20 @@ fn sizes(forks: &Forks) -> Document {
 }
 
 /// Forks as SVG; `caption` names the machine.
-pub(crate) fn svg(forks: &Forks, caption: &str) -> Picture {
+pub(crate) fn svg(forks: &ForkBenchReport, caption: &str) -> SvgPicture {
     let series = PageKind::ALL.into_iter().filter_map(|kind| {
-        let range = |point: &Point| {
+        let range = |point: &ForkPoint| {
             let fork = point.fork_ns()?;
             let [median, least, most] = [fork.median, fork.min, fork.max].map(|ns| ns / 1e3);
-            Some((point.size_bytes.0 as f64, Range { median, least, most }))
+            Some((point.size_bytes.0 as f64, RepeatRange { median, least, most }))
         };
-        let points: Vec<(f64, Range)> = forks.curve(kind).into_iter().filter_map(range).collect();
-        (!points.is_empty()).then(|| Series { name: kind.into_str().to_owned(), points })
+        let points: Vec<(f64, RepeatRange)> =
+            forks.curve(kind).into_iter().filter_map(range).collect();
+        (!points.is_empty()).then(|| LineSeries { name: kind.into_str().to_owned(), points })
     });
-    let curves = Curves {
+    let curves = LinePanel {
         title: "time of a fork in the parent".to_owned(),
-        scale: Scale::Doubling,
+        scale: SizeScale::Doubling,
         sizes_are: "memory that the parent has touched",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "us",
@@ -199,7 +202,7 @@ pub(crate) fn svg(forks: &Forks, caption: &str) -> Picture {
         marks: Vec::new(),
     };
     let panels = if curves.series.is_empty() { Vec::new() } else { vec![curves] };
-    Lines {
+    LineChart {
         title: "What does a fork cost?".to_owned(),
         subtitle: caption.to_owned(),
         panels,

@@ -10,44 +10,44 @@ pub mod pin;
 pub mod pipe;
 pub mod tlb;
 
-use crate::chart::Picture;
-use crate::page::Document;
-use crate::table::Table;
-use pagewise_model::bench::Claim;
-use pagewise_model::body::{Bench, Body};
+use crate::chart::SvgPicture;
+use crate::page::ReportDocument;
+use crate::table::ReportTable;
+use pagewise_model::bench::BenchClaim;
+use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::machine::Machine;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Fact, Measured};
 
 /// The bench in `run`; `None` for other runs.
-pub(crate) fn in_run(run: &Run) -> Option<&Bench> {
+pub(crate) fn in_run(run: &SavedRun) -> Option<&BenchReport> {
     match &run.body {
-        Some(Body::Bench(bench)) => Some(bench),
+        Some(RunBody::Bench(bench)) => Some(bench),
         _ => None,
     }
 }
 
 /// The verdict in one sentence.
-pub(crate) fn headline(bench: &Bench) -> String {
+pub(crate) fn headline(bench: &BenchReport) -> String {
     match bench {
-        Bench::Ladder(ladder) => pipe::headline(ladder),
-        Bench::Walks(walks) => tlb::headline(walks),
-        Bench::FirstTouch(touches) => memory::headline(touches),
-        Bench::Readings(readings) => file::headline(readings),
-        Bench::Pins(pins) => pin::headline(pins),
-        Bench::Forks(forks) => fork::headline(forks),
-        Bench::Jumps(jumps) => code::headline(jumps),
+        BenchReport::Ladder(ladder) => pipe::headline(ladder),
+        BenchReport::Walks(walks) => tlb::headline(walks),
+        BenchReport::FirstTouch(touches) => memory::headline(touches),
+        BenchReport::Readings(readings) => file::headline(readings),
+        BenchReport::Pins(pins) => pin::headline(pins),
+        BenchReport::Forks(forks) => fork::headline(forks),
+        BenchReport::Jumps(jumps) => code::headline(jumps),
     }
 }
 
 /// A bench on one screen.
-pub(crate) struct Short<'a> {
+pub(crate) struct BenchSummary<'a> {
     /// Title of the table.
     pub(crate) title: String,
     /// The rows that support the advice.
-    pub(crate) table: Table,
+    pub(crate) table: ReportTable,
     pub(crate) advice: &'a [String],
-    pub(crate) claims: &'a [Claim],
+    pub(crate) claims: &'a [BenchClaim],
     /// The figures, each over its repeats.
     pub(crate) figures: Vec<Measured>,
     /// Why figures are missing, or have fewer repeats than requested.
@@ -57,15 +57,15 @@ pub(crate) struct Short<'a> {
 }
 
 /// A bench on one screen, with about `rows` table rows.
-pub(crate) fn short(bench: &Bench, rows: usize) -> Short<'_> {
+pub(crate) fn short(bench: &BenchReport, rows: usize) -> BenchSummary<'_> {
     match bench {
-        Bench::Ladder(it) => pipe::short(it, rows),
-        Bench::Walks(it) => tlb::short(it, rows),
-        Bench::FirstTouch(it) => memory::short(it, rows),
-        Bench::Readings(it) => file::short(it, rows),
-        Bench::Pins(it) => pin::short(it, rows),
-        Bench::Forks(it) => fork::short(it, rows),
-        Bench::Jumps(it) => code::short(it, rows),
+        BenchReport::Ladder(it) => pipe::short(it, rows),
+        BenchReport::Walks(it) => tlb::short(it, rows),
+        BenchReport::FirstTouch(it) => memory::short(it, rows),
+        BenchReport::Readings(it) => file::short(it, rows),
+        BenchReport::Pins(it) => pin::short(it, rows),
+        BenchReport::Forks(it) => fork::short(it, rows),
+        BenchReport::Jumps(it) => code::short(it, rows),
     }
 }
 
@@ -99,62 +99,62 @@ fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
 }
 
 /// The whole document; `caption` names the machine.
-pub(crate) fn document(bench: &Bench, caption: &str) -> Document {
+pub(crate) fn document(bench: &BenchReport, caption: &str) -> ReportDocument {
     match bench {
-        Bench::Ladder(it) => pipe::document(it, caption),
-        Bench::Walks(it) => tlb::document(it, caption),
-        Bench::FirstTouch(it) => memory::document(it, caption),
-        Bench::Readings(it) => file::document(it, caption),
-        Bench::Pins(it) => pin::document(it, caption),
-        Bench::Forks(it) => fork::document(it, caption),
-        Bench::Jumps(it) => code::document(it, caption),
+        BenchReport::Ladder(it) => pipe::document(it, caption),
+        BenchReport::Walks(it) => tlb::document(it, caption),
+        BenchReport::FirstTouch(it) => memory::document(it, caption),
+        BenchReport::Readings(it) => file::document(it, caption),
+        BenchReport::Pins(it) => pin::document(it, caption),
+        BenchReport::Forks(it) => fork::document(it, caption),
+        BenchReport::Jumps(it) => code::document(it, caption),
     }
 }
 
-pub(crate) fn csv(bench: &Bench) -> String {
+pub(crate) fn csv(bench: &BenchReport) -> String {
     match bench {
-        Bench::Ladder(ladder) => pipe::csv(ladder),
-        Bench::Walks(walks) => tlb::csv(walks),
-        Bench::FirstTouch(touches) => memory::csv(touches),
-        Bench::Readings(readings) => file::csv(readings),
-        Bench::Pins(pins) => pin::csv(pins),
-        Bench::Forks(forks) => fork::csv(forks),
-        Bench::Jumps(jumps) => code::csv(jumps),
+        BenchReport::Ladder(ladder) => pipe::csv(ladder),
+        BenchReport::Walks(walks) => tlb::csv(walks),
+        BenchReport::FirstTouch(touches) => memory::csv(touches),
+        BenchReport::Readings(readings) => file::csv(readings),
+        BenchReport::Pins(pins) => pin::csv(pins),
+        BenchReport::Forks(forks) => fork::csv(forks),
+        BenchReport::Jumps(jumps) => code::csv(jumps),
     }
 }
 
-fn picture(bench: &Bench, caption: &str) -> Picture {
+fn picture(bench: &BenchReport, caption: &str) -> SvgPicture {
     match bench {
-        Bench::Ladder(ladder) => pipe::svg(ladder, caption),
-        Bench::Walks(walks) => tlb::svg(walks, caption),
-        Bench::FirstTouch(touches) => memory::svg(touches, caption),
-        Bench::Readings(readings) => file::svg(readings, caption),
-        Bench::Pins(pins) => pin::svg(pins, caption),
-        Bench::Forks(forks) => fork::svg(forks, caption),
-        Bench::Jumps(jumps) => code::svg(jumps, caption),
+        BenchReport::Ladder(ladder) => pipe::svg(ladder, caption),
+        BenchReport::Walks(walks) => tlb::svg(walks, caption),
+        BenchReport::FirstTouch(touches) => memory::svg(touches, caption),
+        BenchReport::Readings(readings) => file::svg(readings, caption),
+        BenchReport::Pins(pins) => pin::svg(pins, caption),
+        BenchReport::Forks(forks) => fork::svg(forks, caption),
+        BenchReport::Jumps(jumps) => code::svg(jumps, caption),
     }
 }
 
 /// How it was measured, sentence by sentence; empty if the document says so itself.
-pub(crate) fn protocol(bench: &Bench) -> Vec<String> {
+pub(crate) fn protocol(bench: &BenchReport) -> Vec<String> {
     match bench {
-        Bench::Ladder(it) => vec![pipe::protocol(it)],
-        Bench::Walks(it) => vec![tlb::protocol(it) + "."],
-        Bench::FirstTouch(_) | Bench::Readings(_) => Vec::new(),
-        Bench::Pins(it) => vec![pin::protocol(it) + "."],
-        Bench::Forks(it) => vec![fork::protocol(it) + "."],
-        Bench::Jumps(it) => vec![code::protocol(it) + "."],
+        BenchReport::Ladder(it) => vec![pipe::protocol(it)],
+        BenchReport::Walks(it) => vec![tlb::protocol(it) + "."],
+        BenchReport::FirstTouch(_) | BenchReport::Readings(_) => Vec::new(),
+        BenchReport::Pins(it) => vec![pin::protocol(it) + "."],
+        BenchReport::Forks(it) => vec![fork::protocol(it) + "."],
+        BenchReport::Jumps(it) => vec![code::protocol(it) + "."],
     }
 }
 
 /// The machine on which it was measured.
-pub(crate) fn caption(run: &Run) -> String {
+pub(crate) fn caption(run: &SavedRun) -> String {
     run.machine.as_ref().map_or_else(String::new, Machine::line)
 }
 
 /// The picture of a bench; `None` for other runs.
 #[must_use]
-pub fn svg(run: &Run) -> Option<String> {
+pub fn svg(run: &SavedRun) -> Option<String> {
     Some(picture(in_run(run)?, &caption(run)).wide)
 }
 

@@ -1,15 +1,15 @@
 //! A bench on one screen: what to do, the rows that support it, claims with this machine's answers, and the
 //! spread of repeats.
 
-use super::{Brief, Kind, beside};
-use crate::bench::{self, Short};
+use super::{Brief, BriefKind, beside};
+use crate::bench::{self, BenchSummary};
 use crate::claims::{answer, reasons};
 use crate::number::{counted, percent, three_digits};
 use crate::paragraph::hang;
-use crate::style::{Style, Tone};
-use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
+use crate::style::{TerminalStyle, TextTone};
+use pagewise_model::bench::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure};
 use pagewise_model::measured::median;
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Fact, Measured};
 
 /// Cells of a claim's answer; the longest is `cannot tell`.
@@ -18,12 +18,12 @@ const ANSWER: usize = 13;
 /// Largest number of unavailable ways that are named.
 const MOST_LACKING: usize = 3;
 
-pub(super) const KIND: Kind = Kind { parts, next: |_| None, notes, most_rows: 12 };
+pub(super) const KIND: BriefKind = BriefKind { parts, next: |_| None, notes, most_rows: 12 };
 
-fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     let Some(bench) = bench::in_run(run) else { return };
     let inner = report.inner();
-    let Short { title, table, advice, claims, figures, .. } = bench::short(bench, rows);
+    let BenchSummary { title, table, advice, claims, figures, .. } = bench::short(bench, rows);
     for (at, sentence) in advice.iter().enumerate() {
         report.sentence(if at == 0 { "do" } else { "" }, sentence);
     }
@@ -37,20 +37,20 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
 }
 
 /// Claims with their answers, the decided ones first; for the rest, a count of the answers.
-fn claim_lines(claims: &[Claim], style: &Style, most: usize) -> String {
-    let mut all: Vec<&Claim> = claims.iter().collect();
-    all.sort_by_key(|claim| claim.answer == Answer::CannotTell);
+fn claim_lines(claims: &[BenchClaim], style: &TerminalStyle, most: usize) -> String {
+    let mut all: Vec<&BenchClaim> = claims.iter().collect();
+    all.sort_by_key(|claim| claim.answer == ClaimAnswer::CannotTell);
     let more = all.split_off(all.len().min(most));
-    let line = |claim: &Claim| {
+    let line = |claim: &BenchClaim| {
         let (word, tone) = answer(claim.answer);
         let text = format!("{}{}", claim.claim, figure(claim));
         let word = format!("{}{}", style.paint(word, tone), " ".repeat(ANSWER - word.len()));
-        hang(style, &word, ANSWER, &text, Tone::Plain)
+        hang(style, &word, ANSWER, &text, TextTone::Plain)
     };
     let mut lines: String = all.into_iter().map(line).collect();
     if !more.is_empty() {
-        let of = |wanted: Answer| more.iter().filter(|claim| claim.answer == wanted).count();
-        let words = [Answer::Confirmed, Answer::Refuted, Answer::CannotTell]
+        let of = |wanted: ClaimAnswer| more.iter().filter(|claim| claim.answer == wanted).count();
+        let words = [ClaimAnswer::Confirmed, ClaimAnswer::Refuted, ClaimAnswer::CannotTell]
             .map(|wanted| (of(wanted) > 0).then(|| format!("{} {}", of(wanted), answer(wanted).0)));
         let words: Vec<String> = words.into_iter().flatten().collect();
         lines.push_str(&format!("{} more: {}\n", more.len(), words.join(", ")));
@@ -59,10 +59,10 @@ fn claim_lines(claims: &[Claim], style: &Style, most: usize) -> String {
 }
 
 /// The figure behind a claim with its interval, if the evidence is a figure.
-fn figure(claim: &Claim) -> String {
+fn figure(claim: &BenchClaim) -> String {
     match &claim.evidence {
-        Evidence::Figures(all) => match all.as_slice() {
-            [Figure { estimate, interval: Fact::Known((low, high)), .. }] => {
+        ClaimEvidence::Figures(all) => match all.as_slice() {
+            [ClaimFigure { estimate, interval: Fact::Known((low, high)), .. }] => {
                 let [estimate, low, high] = [*estimate, *low, *high].map(three_digits);
                 format!(": {estimate} ({low}-{high})")
             }
@@ -73,7 +73,7 @@ fn figure(claim: &Claim) -> String {
 }
 
 /// The number of repeats, and the spread of the figures over them.
-fn noise(figures: &[Measured], run: &Run) -> String {
+fn noise(figures: &[Measured], run: &SavedRun) -> String {
     let repeats = median(&figures.iter().map(|one| f64::from(one.n)).collect::<Vec<_>>());
     let spread = |one: &Measured| (one.max - one.min) / one.median;
     let spreads: Vec<f64> = figures.iter().filter(|one| one.n > 1).map(spread).collect();
@@ -87,9 +87,9 @@ fn noise(figures: &[Measured], run: &Run) -> String {
     format!("{repeats}{spread}; took {}", run.took_ns)
 }
 
-fn notes(run: &Run) -> Vec<String> {
+fn notes(run: &SavedRun) -> Vec<String> {
     let Some(bench) = bench::in_run(run) else { return run.warnings.clone() };
-    let Short { figures, refusals, lacking, .. } = bench::short(bench, 1);
+    let BenchSummary { figures, refusals, lacking, .. } = bench::short(bench, 1);
     let why = reasons(refusals.iter().copied()).into_iter().max_by_key(|(_, times)| *times);
     let missing = why.map(|(why, _)| {
         let all = figures.len().max(refusals.len());

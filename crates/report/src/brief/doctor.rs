@@ -1,21 +1,22 @@
 //! A checkup on one screen: what disturbs measurements, what is missing, and what would make it available.
 
-use super::{Brief, Kind, rest_line};
+use super::{Brief, BriefKind, rest_line};
 use crate::number::counted;
 use crate::paragraph::hang;
-use crate::style::{Style, Tone};
-use pagewise_model::body::Body;
-use pagewise_model::capability::{Answer, Capability, Checkup};
-use pagewise_model::run::Run;
+use crate::style::{TerminalStyle, TextTone};
+use pagewise_model::body::RunBody;
+use pagewise_model::capability::{Capability, CapabilityAnswer, DoctorReport};
+use pagewise_model::run::SavedRun;
 
-pub(super) const KIND: Kind = Kind { parts, next: |_| None, notes: |_| Vec::new(), most_rows: 12 };
+pub(super) const KIND: BriefKind =
+    BriefKind { parts, next: |_| None, notes: |_| Vec::new(), most_rows: 12 };
 
-fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
-    let Some(Body::Checkup(checkup)) = &run.body else { return };
+fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
+    let Some(RunBody::Checkup(checkup)) = &run.body else { return };
     let inner = report.inner();
     report.sentence("here", &checkup.machine.line());
     report.add("noise", &spoilers(checkup, &inner, rows));
-    let lacks = |one: &&Capability| one.answer != Answer::Yes;
+    let lacks = |one: &&Capability| one.answer != CapabilityAnswer::Yes;
     let lacking: Vec<&Capability> = checkup.capabilities.iter().filter(lacks).collect();
     report.add("lacks", &missing(&lacking, &inner, rows));
     let (works, facts) = (checkup.capabilities.len() - lacking.len(), checkup.traits.len());
@@ -25,16 +26,16 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
 }
 
 /// What disturbs measurements.
-fn spoilers(checkup: &Checkup, style: &Style, rows: usize) -> String {
+fn spoilers(checkup: &DoctorReport, style: &TerminalStyle, rows: usize) -> String {
     lines(checkup.spoilers.iter().map(|one| one.what.clone()).collect(), style, rows)
 }
 
 /// What does not work here, with what would make it available, or else the reason.
-fn missing(lacking: &[&Capability], style: &Style, rows: usize) -> String {
+fn missing(lacking: &[&Capability], style: &TerminalStyle, rows: usize) -> String {
     let text = |one: &&Capability| {
         let why = match &one.answer {
-            Answer::Yes => "",
-            Answer::No(why) | Answer::Unknown(why) => why,
+            CapabilityAnswer::Yes => "",
+            CapabilityAnswer::No(why) | CapabilityAnswer::Unknown(why) => why,
         };
         format!("{}: {}", one.name, one.unlock.as_deref().unwrap_or(why))
     };
@@ -42,8 +43,8 @@ fn missing(lacking: &[&Capability], style: &Style, rows: usize) -> String {
 }
 
 /// The first `most` lines, and a count of the rest.
-fn lines(mut all: Vec<String>, style: &Style, most: usize) -> String {
+fn lines(mut all: Vec<String>, style: &TerminalStyle, most: usize) -> String {
     let more = all.split_off(all.len().min(most));
-    let shown = all.iter().map(|text| hang(style, "", 0, text, Tone::Plain));
+    let shown = all.iter().map(|text| hang(style, "", 0, text, TextTone::Plain));
     shown.collect::<String>() + &rest_line(more, style)
 }

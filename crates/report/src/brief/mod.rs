@@ -12,14 +12,14 @@ mod session;
 
 use crate::headline::headline_section;
 use crate::number::{counted, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::{Paragraph, line};
 use crate::shell::{command_line, quote, start_line};
-use crate::style::{Style, Tone};
-use crate::table::{Align, Table};
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable};
 use crate::text::{cut_end, escape_for, shorten};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::diagnosis::{CostBasis, CostKind, PageCost};
+use pagewise_model::run::{RunKind, SavedRun};
 
 /// Most lines of a report, except for commands quoted over several lines.
 const MOST_LINES: usize = 25;
@@ -33,18 +33,18 @@ const MOST_COSTS: usize = 3;
 const LEAST_SHARE: f64 = 0.005;
 
 /// The parts of one kind of run.
-struct Kind {
+struct BriefKind {
     /// Adds the parts under the headline, each with at most this number of rows.
-    parts: fn(&mut Brief<'_>, &Run, usize),
+    parts: fn(&mut Brief<'_>, &SavedRun, usize),
     /// The command that continues from here.
-    next: fn(&Run) -> Option<String>,
+    next: fn(&SavedRun) -> Option<String>,
     /// Other notes for the reader, the most important first.
-    notes: fn(&Run) -> Vec<String>,
+    notes: fn(&SavedRun) -> Vec<String>,
     most_rows: usize,
 }
 
 /// The kind of a run with such a report; `None` for runs whose report is short by itself.
-fn kind(run: &Run) -> Option<&'static Kind> {
+fn kind(run: &SavedRun) -> Option<&'static BriefKind> {
     match run.kind {
         _ if run.memory.is_some() => Some(&memory::KIND),
         RunKind::Bench if crate::bench::in_run(run).is_some() => Some(&bench::KIND),
@@ -59,7 +59,7 @@ fn kind(run: &Run) -> Option<&'static Kind> {
 
 /// The report on one screen. Uses as many rows as fit beside all notes, or beside some of them if there are
 /// too many. `None` for a run whose report is short by itself.
-pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
+pub(crate) fn brief(run: &SavedRun, style: &TerminalStyle) -> Option<String> {
     let kind = kind(run)?;
     let all: Vec<(String, u64)> =
         (1..=kind.most_rows).rev().map(|rows| with_rows(kind, run, style, rows)).collect();
@@ -70,7 +70,12 @@ pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
 }
 
 /// The report with this number of rows, and the number of notes that it leaves out.
-fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64) {
+fn with_rows(
+    kind: &BriefKind,
+    run: &SavedRun,
+    style: &TerminalStyle,
+    rows: usize,
+) -> (String, u64) {
     let mut report = Brief { style, out: headline_section(run).text(style) };
     let is_named = !matches!(run.kind, RunKind::Ab | RunKind::Bench);
     if is_named && !run.command.is_empty() {
@@ -90,7 +95,7 @@ fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64
 
 /// Lines for a terminal, with labels in front.
 struct Brief<'a> {
-    style: &'a Style,
+    style: &'a TerminalStyle,
     out: String,
 }
 
@@ -100,8 +105,8 @@ impl Brief<'_> {
     }
 
     /// The style of text beside a label.
-    fn inner(&self) -> Style {
-        Style { width: self.style.columns() - LABEL, ..*self.style }
+    fn inner(&self) -> TerminalStyle {
+        TerminalStyle { width: self.style.columns() - LABEL, ..*self.style }
     }
 
     /// Adds a part: lines that are already wrapped.
@@ -109,19 +114,19 @@ impl Brief<'_> {
         for (at, text) in lines.lines().enumerate() {
             let label = if at == 0 { label } else { "" };
             let pad = " ".repeat(LABEL - 2 - label.len());
-            let text = format!("  {}{pad}{text}", self.style.paint(label, Tone::Strong));
+            let text = format!("  {}{pad}{text}", self.style.paint(label, TextTone::Strong));
             self.out.push_str(text.trim_end());
             self.out.push('\n');
         }
     }
 
     fn sentence(&mut self, label: &str, text: &str) {
-        let lines = Paragraph::new(text, 0, Tone::Plain).lines(&self.inner());
+        let lines = Paragraph::new(text, 0, TextTone::Plain).lines(&self.inner());
         self.add(label, &lines);
     }
 
     /// Adds where to find the rest.
-    fn more(&mut self, run: &Run) {
+    fn more(&mut self, run: &SavedRun) {
         if !run.id.is_empty() {
             self.sentence("more", &format!("pagewise show {} --verbose, or --html FILE", run.id));
         }
@@ -129,7 +134,7 @@ impl Brief<'_> {
 
     /// Adds a line to copy, which is never cut.
     fn exact(&mut self, label: &str, text: &str) {
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.exact(text);
         let lines = page.text(self.style);
         match lines.lines().count() {
@@ -146,7 +151,7 @@ impl Brief<'_> {
         let inner = self.inner();
         let (mut used, mut left_out) = (0, 0);
         for note in notes {
-            let lines = Paragraph::new(note, 0, Tone::Warn).lines(&inner);
+            let lines = Paragraph::new(note, 0, TextTone::Warn).lines(&inner);
             let takes = lines.lines().count();
             // One line is reserved for the number of notes left out, unless this is the last note.
             let is_last = std::ptr::eq(note, &notes[notes.len() - 1]) && left_out == 0;
@@ -169,13 +174,13 @@ impl Brief<'_> {
 }
 
 /// One line; shortened in the middle if it is too long.
-fn single(text: &str, style: &Style) -> String {
+fn single(text: &str, style: &TerminalStyle) -> String {
     let text = shorten(&escape_for(text, style.unicode), style.columns() - 2, style.unicode);
-    line(style, "  ", &text, Tone::Faint)
+    line(style, "  ", &text, TextTone::Faint)
 }
 
 /// The largest costs, each with its share and its evidence.
-fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String {
+fn cost_rows<'a>(costs: impl Iterator<Item = &'a PageCost>, style: &TerminalStyle) -> String {
     let worth = costs.filter(|cost| cost.time_share >= LEAST_SHARE);
     let (mut rows, mut said) = (String::new(), Vec::new());
     for cost in worth.take(MOST_COSTS) {
@@ -193,7 +198,7 @@ fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String
 }
 
 /// One line with the names of the rest; empty without names.
-fn rest_line(names: Vec<String>, style: &Style) -> String {
+fn rest_line(names: Vec<String>, style: &TerminalStyle) -> String {
     if names.is_empty() {
         return String::new();
     }
@@ -202,31 +207,31 @@ fn rest_line(names: Vec<String>, style: &Style) -> String {
 }
 
 /// The command of a session that tries remedies on the program of `run`.
-fn tune_line(run: &Run) -> String {
+fn tune_line(run: &SavedRun) -> String {
     let input =
         run.input.as_ref().map_or(String::new(), |file| format!("--input {} ", quote(file)));
     format!("pagewise tune {input}-- {}", command_line(&run.command))
 }
 
 /// The share of CPU time; for wake-ups, of wall time.
-fn share(cost: &Cost) -> String {
+fn share(cost: &PageCost) -> String {
     let share = percent(cost.time_share.min(1.0));
-    let is_bound = cost.basis == Basis::UpperBound || cost.kind == CostKind::Wakeups;
+    let is_bound = cost.basis == CostBasis::UpperBound || cost.kind == CostKind::Wakeups;
     if is_bound { format!("up to {share}") } else { share }
 }
 
 /// The lines of a table beside a label.
-fn beside(table: Table, style: &Style) -> String {
+fn beside(table: ReportTable, style: &TerminalStyle) -> String {
     let lines = table.render(style);
     lines.lines().map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line))).collect()
 }
 
 /// A table without titles: a name, figures, and after two of them, text that may be cut.
-fn rows_of(columns: usize) -> Table {
+fn rows_of(columns: usize) -> ReportTable {
     let align = |at| match at {
-        0 => Align::Name,
-        _ if at > 1 && at + 1 == columns => Align::Text,
-        _ => Align::Decimal,
+        0 => ColumnAlignment::Name,
+        _ if at > 1 && at + 1 == columns => ColumnAlignment::Text,
+        _ => ColumnAlignment::Decimal,
     };
-    Table::new(&(0..columns).map(|at| ("", align(at))).collect::<Vec<_>>())
+    ReportTable::new(&(0..columns).map(|at| ("", align(at))).collect::<Vec<_>>())
 }

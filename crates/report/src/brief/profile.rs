@@ -3,17 +3,19 @@
 //!
 //! One figure for each cost: that of the samples, if there are any. Counts and prices are in the whole report.
 
-use super::{Brief, Kind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
+use super::{Brief, BriefKind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
 use crate::number::{count, percent};
 use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
-use crate::style::Style;
+use crate::style::TerminalStyle;
 use crate::symbol;
-use crate::table::{Cell, Table};
+use crate::table::{ReportTable, TableCell};
 use crate::text::{escape_for, shorten};
-use pagewise_model::body::Body;
-use pagewise_model::diagnosis::{Cost, CostKind};
-use pagewise_model::profile::{Bucket, Profile, Sorted, What, Why};
-use pagewise_model::run::Run;
+use pagewise_model::body::RunBody;
+use pagewise_model::diagnosis::{CostKind, PageCost};
+use pagewise_model::profile::{
+    ProfileActivity, ProfileBucket, ProfileReason, ProfileReport, SortedSamples,
+};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Nanos, library};
 use std::collections::BTreeMap;
 
@@ -26,31 +28,31 @@ const MOST_OF_IT: f64 = 0.75;
 /// Cells for the text beside a site's name.
 const KINDS: usize = 42;
 
-pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
+pub(super) const KIND: BriefKind = BriefKind { parts, next, notes, most_rows: MOST_ROWS };
 
-fn found(run: &Run) -> Option<&Profile> {
+fn found(run: &SavedRun) -> Option<&ProfileReport> {
     match &run.body {
-        Some(Body::Profile(profile)) => Some(profile),
+        Some(RunBody::Profile(profile)) => Some(profile),
         _ => None,
     }
 }
 
-fn sampled(run: &Run) -> Option<&Sorted> {
+fn sampled(run: &SavedRun) -> Option<&SortedSamples> {
     found(run)?.sorted.known().filter(|sorted| sorted.samples > 0)
 }
 
-fn costs(run: &Run) -> impl Iterator<Item = &Cost> {
+fn costs(run: &SavedRun) -> impl Iterator<Item = &PageCost> {
     run.diagnosis.iter().flat_map(|diagnosis| &diagnosis.costs)
 }
 
-fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     let inner = report.inner();
     let Some(sorted) = sampled(run) else {
         report.add("costs", &cost_rows(costs(run), &inner));
         return;
     };
     report.add("time", &times(sorted, &inner, rows));
-    let unseen: Vec<&Cost> = costs(run)
+    let unseen: Vec<&PageCost> = costs(run)
         .filter(|cost| IN_USER_CODE.contains(&cost.kind) && cost.time_share >= LEAST_SHARE)
         .collect();
     if !unseen.is_empty() {
@@ -61,10 +63,10 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
 }
 
 /// Kinds of work, the largest first, with their purposes.
-fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
+fn times(sorted: &SortedSamples, style: &TerminalStyle, rows: usize) -> String {
     let mut table = rows_of(4);
     let all = sums(sorted, |bucket| bucket.what);
-    let row = |table: &mut Table, name: String, samples: u64, reasons: String| {
+    let row = |table: &mut ReportTable, name: String, samples: u64, reasons: String| {
         let time = Nanos(samples.saturating_mul(sorted.period_ns.0)).to_string();
         let part = percent(share(samples, sorted.samples));
         table.row(vec![name.into(), part.into(), time.into(), reasons.into()]);
@@ -81,28 +83,29 @@ fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
 }
 
 /// The main purpose of a kind of work; empty if its name says it.
-fn purposes(sorted: &Sorted, what: What) -> String {
+fn purposes(sorted: &SortedSamples, what: ProfileActivity) -> String {
     let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
-    let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
+    let worth = of_what
+        .filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != ProfileReason::Own);
     worth.take(MOST_KINDS).map(|bucket| bucket.why.label()).collect::<Vec<_>>().join(", ")
 }
 
 /// The program's functions that the samples were in, or that called the kernel there.
-fn sites(sorted: &Sorted, style: &Style, rows: usize) -> String {
-    let mut found: BTreeMap<&str, BTreeMap<What, u64>> = BTreeMap::new();
+fn sites(sorted: &SortedSamples, style: &TerminalStyle, rows: usize) -> String {
+    let mut found: BTreeMap<&str, BTreeMap<ProfileActivity, u64>> = BTreeMap::new();
     for bucket in &sorted.buckets {
         for (site, samples) in own_samples(bucket) {
             *found.entry(site).or_default().entry(bucket.what).or_default() += samples;
         }
     }
-    let whole = |kinds: &BTreeMap<What, u64>| kinds.values().sum::<u64>();
-    let mut found: Vec<(&str, BTreeMap<What, u64>)> = found.into_iter().collect();
+    let whole = |kinds: &BTreeMap<ProfileActivity, u64>| kinds.values().sum::<u64>();
+    let mut found: Vec<(&str, BTreeMap<ProfileActivity, u64>)> = found.into_iter().collect();
     found.retain(|(_, kinds)| share(whole(kinds), sorted.samples) >= LEAST_SHARE);
     found.sort_by_key(|(_, kinds)| std::cmp::Reverse(whole(kinds)));
     let mut table = rows_of(3);
     for (site, kinds) in found.into_iter().take(rows) {
         let all = whole(&kinds);
-        let mut kinds: Vec<(What, u64)> = kinds.into_iter().collect();
+        let mut kinds: Vec<(ProfileActivity, u64)> = kinds.into_iter().collect();
         kinds.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
         let is_most = share(kinds.first().map_or(0, |(_, samples)| *samples), all) >= MOST_OF_IT;
         kinds.truncate(if is_most { 1 } else { MOST_KINDS });
@@ -110,14 +113,14 @@ fn sites(sorted: &Sorted, style: &Style, rows: usize) -> String {
         let part = percent(share(all, sorted.samples));
         let name = escape_for(&site_text(site), style.unicode);
         let name = shorten(&name, style.columns().saturating_sub(KINDS), style.unicode);
-        table.row(vec![Cell::from(name), part.into(), kinds.join(", ").into()]);
+        table.row(vec![TableCell::from(name), part.into(), kinds.join(", ").into()]);
     }
     beside(table, style)
 }
 
 /// The samples of a bucket by the innermost function of the program. A library's function counts only if it
 /// has no caller outside such libraries. Rare lines, which the graph does not list, have no site.
-fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
+fn own_samples(bucket: &ProfileBucket) -> Vec<(&str, u64)> {
     // The ancestors of the next line, each with its site.
     let mut above: Vec<(usize, Option<&str>)> = Vec::new();
     let mut own: Vec<(Option<&str>, u64)> = Vec::new();
@@ -160,7 +163,7 @@ fn site_text(name: &str) -> String {
     }
 }
 
-fn how(run: &Run, sorted: &Sorted) -> String {
+fn how(run: &SavedRun, sorted: &SortedSamples) -> String {
     let samples =
         format!("{} samples, one for each {} of CPU time", count(sorted.samples), sorted.period_ns);
     match found(run).and_then(|profile| profile.course.as_ref()) {
@@ -170,12 +173,12 @@ fn how(run: &Run, sorted: &Sorted) -> String {
 }
 
 /// The command that tries to save the page work; `None` without page work.
-fn next(run: &Run) -> Option<String> {
+fn next(run: &SavedRun) -> Option<String> {
     let diagnosis = run.diagnosis.as_ref()?;
     has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))
 }
 
-fn notes(run: &Run) -> Vec<String> {
+fn notes(run: &SavedRun) -> Vec<String> {
     let Some(profile) = found(run) else { return run.warnings.clone() };
     // Without costs, the headline gives the reason.
     let refused = profile.sorted.reason().filter(|_| run.diagnosis.is_some());

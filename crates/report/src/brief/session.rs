@@ -1,18 +1,20 @@
 //! A session on one screen: the reasons, what was tried, how to keep a gain, and how the runs went.
 
-use super::{Brief, Kind, MOST_ROWS, beside, cost_rows, rest_line};
+use super::{Brief, BriefKind, MOST_ROWS, beside, cost_rows, rest_line};
 use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
 use crate::number::{counted, percent};
 use crate::service;
-use crate::style::Style;
-use crate::table::Table;
+use crate::style::TerminalStyle;
+use crate::table::ReportTable;
 use crate::text::{cut_end, escape_for};
 use crate::text_trial;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::measured::mean;
-use pagewise_model::plan::Candidate;
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Block, Experiment, Point, Quantity, Verdict, Word};
+use pagewise_model::plan::RemedyCandidate;
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
+use pagewise_model::trial::{
+    ArmRun, ArmVerdict, ComparedQuantity, Experiment, ExperimentBlock, VerdictWord,
+};
 
 /// Largest number of unfit remedies whose reasons are shown.
 const MOST_UNFIT: usize = 3;
@@ -23,10 +25,10 @@ const LEAST_DISTURBANCE: f64 = 0.05;
 /// Least number of runs that show how much a program varies by itself.
 const LEAST_RUNS: usize = 4;
 
-pub(super) const KIND: Kind =
-    Kind { parts, next: crate::receipt::continue_line, notes, most_rows: MOST_ROWS };
+pub(super) const KIND: BriefKind =
+    BriefKind { parts, next: crate::receipt::continue_line, notes, most_rows: MOST_ROWS };
 
-fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     let inner = report.inner();
     if run.kind == RunKind::Tune {
         let costs = run.diagnosis.as_ref().map(|found| cost_rows(found.costs.iter(), &inner));
@@ -37,7 +39,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
         report.add("fits", &remedies(run, &inner, true, MOST_ROWS));
         report.add("not", &remedies(run, &inner, false, MOST_UNFIT.min(rows)));
     }
-    if let Some(Body::TextTrial(trial)) = &run.body {
+    if let Some(RunBody::TextTrial(trial)) = &run.body {
         report.sentence("text", &text_trial::summary(trial));
     }
     keep(report, run);
@@ -45,11 +47,11 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
 }
 
 /// Whether commands were compared instead of remedies.
-const fn is_ab(run: &Run) -> bool {
+const fn is_ab(run: &SavedRun) -> bool {
     matches!(run.kind, RunKind::Ab | RunKind::Bench)
 }
 
-fn notes(run: &Run) -> Vec<String> {
+fn notes(run: &SavedRun) -> Vec<String> {
     let of_race = run.experiment.iter().flat_map(|one| &one.warnings);
     let differing = run.output_checks.iter().filter(|check| !check.equal);
     let differing = differing.map(|check| {
@@ -59,11 +61,11 @@ fn notes(run: &Run) -> Vec<String> {
 }
 
 /// Adds how to keep the gain.
-fn keep(report: &mut Brief<'_>, run: &Run) {
+fn keep(report: &mut Brief<'_>, run: &SavedRun) {
     let Some(receipt) = run.receipt.as_ref().filter(|one| !one.command.is_empty()) else {
         return;
     };
-    let is_likely = matches!(run.outcome, Some(Outcome::Likely { .. }));
+    let is_likely = matches!(run.outcome, Some(SessionOutcome::Likely { .. }));
     report.exact(if is_likely { "use" } else { "keep" }, &receipt.command);
     if !run.id.is_empty() && !is_likely {
         report.sentence("", &format!("pagewise apply {} (docs/apply.md)", run.id));
@@ -74,12 +76,12 @@ fn keep(report: &mut Brief<'_>, run: &Run) {
 }
 
 /// The arms, the best first, and a line with what was not tried.
-fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
+fn tried(run: &SavedRun, style: &TerminalStyle, most_arms: usize) -> String {
     let Some(experiment) = &run.experiment else { return String::new() };
-    let mut verdicts: Vec<&Verdict> = experiment.verdicts.iter().collect();
+    let mut verdicts: Vec<&ArmVerdict> = experiment.verdicts.iter().collect();
     if run.kind == RunKind::Tune {
         let ratio =
-            |one: &Verdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
+            |one: &ArmVerdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
         verdicts
             .sort_by(|a, b| rank(a.word).cmp(&rank(b.word)).then(ratio(a).total_cmp(&ratio(b))));
     }
@@ -88,7 +90,7 @@ fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
         Some(service) => service::brief_table(service, experiment, &verdicts),
         None => arms(run, experiment, &verdicts, style.columns() >= ROOMY),
     };
-    let word = |one: &&Verdict| {
+    let word = |one: &&ArmVerdict| {
         let (word, _) = short_word(one, experiment.design.quantity, is_ab(run));
         format!("{} {word}", short_arm(&one.arm))
     };
@@ -97,10 +99,11 @@ fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
 
 /// Remedies that fit, with their possible saving, or those that do not, with their reasons. The largest
 /// possible savings come first. Those without room are only named.
-fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
-    let mut all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
+fn remedies(run: &SavedRun, style: &TerminalStyle, fit: bool, most: usize) -> String {
+    let mut all: Vec<&RemedyCandidate> =
+        run.candidates.iter().filter(|one| one.fits() == fit).collect();
     all.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
-    let row = |one: &&Candidate| {
+    let row = |one: &&RemedyCandidate| {
         let most = percent(one.ceiling_share.min(1.0));
         let share = if fit { format!("up to {most}: ") } else { String::new() };
         let text = format!("{:<13}{share}{}", one.remedy, one.why);
@@ -112,22 +115,31 @@ fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
 }
 
 /// Rank of an arm among others, by its verdict.
-const fn rank(word: Word) -> u8 {
+const fn rank(word: VerdictWord) -> u8 {
     match word {
-        Word::Keep => 0,
-        Word::Likely => 1,
-        Word::CannotTell => 2,
-        Word::NoGain => 3,
-        Word::Slower => 4,
-        Word::Reject => 5,
-        Word::NotTried => 6,
+        VerdictWord::Keep => 0,
+        VerdictWord::Likely => 1,
+        VerdictWord::CannotTell => 2,
+        VerdictWord::NoGain => 3,
+        VerdictWord::Slower => 4,
+        VerdictWord::Reject => 5,
+        VerdictWord::NotTried => 6,
     }
 }
 
 /// Shows memory beside the deciding quantity if `is_roomy`.
-fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: bool) -> Table {
+fn arms(
+    run: &SavedRun,
+    experiment: &Experiment,
+    verdicts: &[&ArmVerdict],
+    is_roomy: bool,
+) -> ReportTable {
     let quantity = experiment.design.quantity;
-    let beside = if quantity == Quantity::Memory { Quantity::Time } else { Quantity::Memory };
+    let beside = if quantity == ComparedQuantity::Memory {
+        ComparedQuantity::Time
+    } else {
+        ComparedQuantity::Memory
+    };
     let shown = if is_roomy { &[beside][..] } else { &[] };
     let is_ab = is_ab(run);
     let mut columns = columns(experiment, shown);
@@ -135,7 +147,7 @@ fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: boo
     let runs = columns.len() - 2;
     columns.remove(runs);
     let rows = verdicts.iter().map(|verdict| verdict_row(experiment, verdict, shown, is_ab));
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for mut row in control_row(experiment, shown).into_iter().chain(rows) {
         row.remove(runs);
         table.row(row);
@@ -144,7 +156,7 @@ fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: boo
 }
 
 /// How much the plain program varies by itself, how the runs were made, and what disturbed them.
-fn noise(run: &Run) -> String {
+fn noise(run: &SavedRun) -> String {
     let Some(experiment) = &run.experiment else {
         return format!("no runs to compare; took {}", run.took_ns);
     };
@@ -160,7 +172,7 @@ fn noise(run: &Run) -> String {
         }
         None => parts.push(counted(runs as u64, "run", "runs")),
     }
-    let is_at_once = |block: &Block| block.at_once && block.dropped.is_none();
+    let is_at_once = |block: &ExperimentBlock| block.at_once && block.dropped.is_none();
     match &experiment.in_turn_because {
         Some(why) => parts.push(format!("one at a time ({why})")),
         None if experiment.blocks.iter().any(is_at_once) => {
@@ -178,9 +190,9 @@ fn noise(run: &Run) -> String {
 fn deviation(experiment: &Experiment) -> Option<f64> {
     let control = experiment.design.control.as_str();
     let at_once = experiment.is_at_once(control);
-    let logs = |block: &Block| -> Vec<f64> {
+    let logs = |block: &ExperimentBlock| -> Vec<f64> {
         let own = block.points.iter().filter(|point| point.arm == control);
-        let figure = |point: &Point| match at_once {
+        let figure = |point: &ArmRun| match at_once {
             true => point.usage.cpu_ns().0,
             false => point.usage.wall_ns.0,
         };
@@ -202,7 +214,7 @@ fn deviation(experiment: &Experiment) -> Option<f64> {
 
 /// How much other programs used the CPUs. `None` if the program may have delayed itself, as simultaneous
 /// runs, threads and processes do.
-fn disturbed(run: &Run, experiment: &Experiment) -> Option<String> {
+fn disturbed(run: &SavedRun, experiment: &Experiment) -> Option<String> {
     let processes = &run.look.as_ref()?.traced.known()?.processes;
     if !matches!(processes.as_slice(), [one] if one.threads == 1) {
         return None;
@@ -210,7 +222,7 @@ fn disturbed(run: &Run, experiment: &Experiment) -> Option<String> {
     let in_turn = experiment.blocks.iter().filter(|block| !block.at_once);
     let shares: Vec<f64> = in_turn.filter_map(|block| block.weather.cpu_pressure_share).collect();
     let share = mean(&shares);
-    let is_time = experiment.design.quantity == Quantity::Time;
+    let is_time = experiment.design.quantity == ComparedQuantity::Time;
     let other = if is_time { " (--goal cpu is disturbed less)" } else { "" };
     (share >= LEAST_DISTURBANCE)
         .then(|| format!("other programs kept the CPUs busy {} of the time{other}", percent(share)))

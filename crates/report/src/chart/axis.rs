@@ -15,14 +15,14 @@ const READABLE: RangeInclusive<f64> = 1e-99..=1e99;
 
 /// A range of values along a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Axis {
+pub(super) enum ChartAxis {
     /// From 0 to `most`, a label every `step`.
     Linear { most: f64, step: f64 },
     /// From `least` to `most`, with a constant ratio between steps.
     Log { least: f64, most: f64 },
 }
 
-impl Axis {
+impl ChartAxis {
     /// The axis that suits `values`. Ignores values that are not positive or not plausible.
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         let values = values.filter(|v| READABLE.contains(v));
@@ -142,16 +142,16 @@ mod tests {
 
     #[test]
     fn close_values_are_linear_from_zero() {
-        let axis = Axis::over([3.7, 12.7, 32.8].into_iter());
-        assert_eq!(axis, Axis::Linear { most: 40.0, step: 10.0 });
+        let axis = ChartAxis::over([3.7, 12.7, 32.8].into_iter());
+        assert_eq!(axis, ChartAxis::Linear { most: 40.0, step: 10.0 });
         assert_eq!(axis.ticks(), [0.0, 10.0, 20.0, 30.0, 40.0]);
         assert!((axis.place(10.0) - 0.25).abs() < 1e-12);
     }
 
     #[test]
     fn far_values_are_logarithmic() {
-        let axis = Axis::over([1.1, 60.0].into_iter());
-        assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 });
+        let axis = ChartAxis::over([1.1, 60.0].into_iter());
+        assert_eq!(axis, ChartAxis::Log { least: 1.0, most: 100.0 });
         assert_eq!(axis.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
         assert!(axis.is_log());
@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn nothing_to_show_is_no_error() {
-        for axis in [Axis::over([].into_iter()), Axis::over([0.0, f64::NAN, -1.0].into_iter())] {
+        for axis in
+            [ChartAxis::over([].into_iter()), ChartAxis::over([0.0, f64::NAN, -1.0].into_iter())]
+        {
             assert!(axis.ticks().len() > 1);
             assert!((0.0..=1.0).contains(&axis.place(f64::INFINITY)));
         }
@@ -168,11 +170,11 @@ mod tests {
     #[test]
     fn what_nobody_measures_has_no_place_on_an_axis() {
         for odd in [5e-324, 1e-310, 1.7e308, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY] {
-            let axis = Axis::over([1.1, 60.0, odd].into_iter());
-            assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 }, "{odd}");
+            let axis = ChartAxis::over([1.1, 60.0, odd].into_iter());
+            assert_eq!(axis, ChartAxis::Log { least: 1.0, most: 100.0 }, "{odd}");
             assert!((0.0..=1.0).contains(&axis.place(odd)));
         }
-        let widest = Axis::over([1e-99, 1e99].into_iter());
+        let widest = ChartAxis::over([1e-99, 1e99].into_iter());
         assert!(widest.ticks().len() < 300, "{}", widest.ticks().len());
     }
 

@@ -7,7 +7,7 @@
 //! of colour blindness.
 //!
 //! Fonts are the viewer's, so widths are estimated on the wide side ([`text_width`]). Text that would not fit
-//! is wrapped or cut ([`fit`]). Letters shrink with a picture, so each picture is drawn twice ([`Picture`]).
+//! is wrapped or cut ([`fit`]). Letters shrink with a picture, so each picture is drawn twice ([`SvgPicture`]).
 
 use crate::text::{cells, escape, shorten, wrap};
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ const STYLE: &str = "\
 /// The end of a text that its position refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub(super) enum Anchor {
+pub(super) enum TextAnchor {
     Start,
     Middle,
     End,
@@ -53,16 +53,16 @@ pub(super) enum Anchor {
 
 /// A point of the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct At(pub(super) f64, pub(super) f64);
+pub(super) struct CanvasPoint(pub(super) f64, pub(super) f64);
 
 /// The window widths that a picture is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum PictureFormat {
     Wide,
     Narrow,
 }
 
-impl Format {
+impl PictureFormat {
     /// One of two lengths, by format.
     pub(super) const fn pick(self, wide: f64, narrow: f64) -> f64 {
         match self {
@@ -79,32 +79,32 @@ impl Format {
 
 /// A picture for files and wide windows, and a second one for narrow windows, which a page includes beside it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
+pub struct SvgPicture {
     pub wide: String,
     pub narrow: String,
 }
 
-impl Picture {
-    pub(super) fn of(draw: impl Fn(Format) -> String) -> Self {
-        Self { wide: draw(Format::Wide), narrow: draw(Format::Narrow) }
+impl SvgPicture {
+    pub(super) fn of(draw: impl Fn(PictureFormat) -> String) -> Self {
+        Self { wide: draw(PictureFormat::Wide), narrow: draw(PictureFormat::Narrow) }
     }
 }
 
 /// Shapes so far.
-pub(super) struct Canvas {
-    format: Format,
+pub(super) struct SvgCanvas {
+    format: PictureFormat,
     body: String,
     about: String,
 }
 
-impl Canvas {
-    pub(super) const fn new(format: Format) -> Self {
+impl SvgCanvas {
+    pub(super) const fn new(format: PictureFormat) -> Self {
         Self { format, body: String::new(), about: String::new() }
     }
 
     /// A rectangle of this size; `hover` appears in viewers that show titles.
-    pub(super) fn rect(&mut self, class: &str, at: At, size: At, hover: &str) {
-        let (At(x, y), At(width, height)) = (at, size);
+    pub(super) fn rect(&mut self, class: &str, at: CanvasPoint, size: CanvasPoint, hover: &str) {
+        let (CanvasPoint(x, y), CanvasPoint(width, height)) = (at, size);
         let shape = format!(
             "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
             number(x),
@@ -116,8 +116,8 @@ impl Canvas {
     }
 
     /// A rectangle in its own colour, for scales of many colours.
-    pub(super) fn cell(&mut self, colour: &str, at: At, size: At, hover: &str) {
-        let (At(x, y), At(width, height)) = (at, size);
+    pub(super) fn cell(&mut self, colour: &str, at: CanvasPoint, size: CanvasPoint, hover: &str) {
+        let (CanvasPoint(x, y), CanvasPoint(width, height)) = (at, size);
         let shape = format!(
             "<rect fill=\"{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
             number(x),
@@ -128,7 +128,7 @@ impl Canvas {
         self.push(&shape, "rect", hover);
     }
 
-    pub(super) fn line(&mut self, class: &str, from: At, to: At) {
+    pub(super) fn line(&mut self, class: &str, from: CanvasPoint, to: CanvasPoint) {
         self.add(&format!(
             "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
             number(from.0),
@@ -139,9 +139,15 @@ impl Canvas {
     }
 
     /// A title at `at` with a subtitle, wrapped to `room`. Returns the height beyond one line of each.
-    pub(super) fn heading(&mut self, at: At, room: f64, title: &str, subtitle: &str) -> f64 {
+    pub(super) fn heading(
+        &mut self,
+        at: CanvasPoint,
+        room: f64,
+        title: &str,
+        subtitle: &str,
+    ) -> f64 {
         let more = self.lines("pw-title", at, (17.0, room), title) - TITLE;
-        let under = At(at.0, at.1 + more + TITLE);
+        let under = CanvasPoint(at.0, at.1 + more + TITLE);
         more + self.lines("pw-faint", under, (SMALL, room), subtitle) - LINE
     }
 
@@ -149,20 +155,25 @@ impl Canvas {
     pub(super) fn lines(
         &mut self,
         class: &str,
-        at: At,
+        at: CanvasPoint,
         (size, room): (f64, f64),
         text: &str,
     ) -> f64 {
         let step = if size > FONT { TITLE } else { LINE };
         let lines = wrap(text, columns(size, room));
         for (number, line) in lines.iter().enumerate() {
-            self.text(class, Anchor::Start, At(at.0, at.1 + number as f64 * step), line);
+            self.text(
+                class,
+                TextAnchor::Start,
+                CanvasPoint(at.0, at.1 + number as f64 * step),
+                line,
+            );
         }
         lines.len() as f64 * step
     }
 
     /// A line from point to point in its own colour.
-    pub(super) fn polyline(&mut self, colour: &str, points: &[At]) {
+    pub(super) fn polyline(&mut self, colour: &str, points: &[CanvasPoint]) {
         let places: Vec<String> =
             points.iter().map(|at| format!("{},{}", number(at.0), number(at.1))).collect();
         self.add(&format!(
@@ -171,14 +182,14 @@ impl Canvas {
         ));
     }
 
-    pub(super) fn circle(&mut self, class: &str, at: At, radius: f64, hover: &str) {
+    pub(super) fn circle(&mut self, class: &str, at: CanvasPoint, radius: f64, hover: &str) {
         let (x, y) = (number(at.0), number(at.1));
         let shape =
             format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{}\"", number(radius));
         self.push(&shape, "circle", hover);
     }
 
-    pub(super) fn text(&mut self, class: &str, anchor: Anchor, at: At, text: &str) {
+    pub(super) fn text(&mut self, class: &str, anchor: TextAnchor, at: CanvasPoint, text: &str) {
         self.add(&format!(
             "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
             number(at.0),
@@ -189,7 +200,7 @@ impl Canvas {
     }
 
     /// A label in its own colour.
-    pub(super) fn label(&mut self, colour: &str, at: At, text: &str) {
+    pub(super) fn label(&mut self, colour: &str, at: CanvasPoint, text: &str) {
         self.add(&format!(
             "<text fill=\"{colour}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             number(at.0),
@@ -204,12 +215,12 @@ impl Canvas {
     }
 
     /// The finished picture in this size, with `title` for screen readers.
-    pub(super) fn finish(self, size: At, title: &str) -> String {
+    pub(super) fn finish(self, size: CanvasPoint, title: &str) -> String {
         let (width, height) = (number(size.0), number(size.1));
         let (class, style) = match self.format {
-            Format::Wide => ("pw", STYLE),
+            PictureFormat::Wide => ("pw", STYLE),
             // The wide picture on the same page supplies the style.
-            Format::Narrow => ("pw pw-narrow", ""),
+            PictureFormat::Narrow => ("pw pw-narrow", ""),
         };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" \
@@ -327,10 +338,10 @@ mod tests {
 
     #[test]
     fn a_picture_is_complete() {
-        let mut canvas = Canvas::new(Format::Wide);
-        canvas.rect("pw-s0", At(1.0, 2.0), At(-3.0, 4.0), "a<b");
-        canvas.text("pw-ink", Anchor::End, At(1.0, 2.0), "x & y");
-        let svg = canvas.finish(At(10.0, 20.0), "t");
+        let mut canvas = SvgCanvas::new(PictureFormat::Wide);
+        canvas.rect("pw-s0", CanvasPoint(1.0, 2.0), CanvasPoint(-3.0, 4.0), "a<b");
+        canvas.text("pw-ink", TextAnchor::End, CanvasPoint(1.0, 2.0), "x & y");
+        let svg = canvas.finish(CanvasPoint(10.0, 20.0), "t");
         assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
         assert!(svg.contains("width=\"0\" height=\"4\"><title>a&lt;b</title></rect>"), "{svg}");
         assert!(svg.contains(">x &amp; y</text>"), "{svg}");

@@ -3,7 +3,9 @@
 //! Boxes narrower than [`NARROWEST`], beyond [`MOST_BOXES`] or above [`HIGHEST`] are left out, so that a page
 //! stays small. Colours only separate neighbours.
 
-use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
+use super::canvas::{
+    CanvasPoint, PictureFormat, SMALL, SvgCanvas, SvgPicture, TextAnchor, fit, text_width,
+};
 use crate::number::{count, percent};
 use std::collections::BTreeMap;
 
@@ -20,13 +22,13 @@ const DESCRIBED: usize = 8;
 
 /// A function with its callees.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Flame {
+pub(crate) struct FlameNode {
     /// Samples or bytes of the function and its callees.
     pub(crate) weight: u64,
     callees: BTreeMap<String, Self>,
 }
 
-impl Flame {
+impl FlameNode {
     /// The root, with its samples or bytes.
     pub(crate) const fn root(weight: u64) -> Self {
         Self { weight, callees: BTreeMap::new() }
@@ -43,8 +45,8 @@ impl Flame {
         title: &str,
         subtitle: &str,
         amount: &dyn Fn(u64) -> String,
-    ) -> Picture {
-        Picture::of(|format| self.drawn(title, subtitle, amount, format))
+    ) -> SvgPicture {
+        SvgPicture::of(|format| self.drawn(title, subtitle, amount, format))
     }
 
     fn drawn(
@@ -52,36 +54,36 @@ impl Flame {
         title: &str,
         subtitle: &str,
         amount: &dyn Fn(u64) -> String,
-        format: Format,
+        format: PictureFormat,
     ) -> String {
         let room = format.width() - 2.0 * MARGIN;
         let (boxes, whole) = (Vec::new(), self.weight);
-        let mut drawing = Drawing { boxes, whole, amount, left_out: 0, rows: 0 };
+        let mut drawing = FlameDrawing { boxes, whole, amount, left_out: 0, rows: 0 };
         drawing.callees(self, 0, MARGIN, room);
-        let mut canvas = Canvas::new(format);
-        let top = TOP + canvas.heading(At(MARGIN, 26.0), room, title, subtitle);
+        let mut canvas = SvgCanvas::new(format);
+        let top = TOP + canvas.heading(CanvasPoint(MARGIN, 26.0), room, title, subtitle);
         let bottom = top + drawing.rows as f64 * ROW;
         drawing.boxes.iter().for_each(|one| one.draw(&mut canvas, bottom));
         let mut y = bottom + 6.0;
         if drawing.left_out > 0 {
             y += 14.0;
             let text = format!("{} too narrow or too high to be drawn", count(drawing.left_out));
-            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &text);
+            canvas.text("pw-faint", TextAnchor::Start, CanvasPoint(MARGIN, y), &text);
         }
         canvas.describe(&drawing.description());
-        canvas.finish(At(format.width(), y + 10.0), title)
+        canvas.finish(CanvasPoint(format.width(), y + 10.0), title)
     }
 }
 
-struct Drawing<'a> {
-    boxes: Vec<Shape<'a>>,
+struct FlameDrawing<'a> {
+    boxes: Vec<FlameBox<'a>>,
     whole: u64,
     amount: &'a dyn Fn(u64) -> String,
     left_out: u64,
     rows: usize,
 }
 
-struct Shape<'a> {
+struct FlameBox<'a> {
     name: &'a str,
     row: usize,
     x: f64,
@@ -89,10 +91,10 @@ struct Shape<'a> {
     hover: String,
 }
 
-impl<'a> Drawing<'a> {
-    fn callees(&mut self, of: &'a Flame, row: usize, x: f64, width: f64) {
+impl<'a> FlameDrawing<'a> {
+    fn callees(&mut self, of: &'a FlameNode, row: usize, x: f64, width: f64) {
         // The widest first, so that they are found on the left.
-        let mut callees: Vec<(&String, &Flame)> = of.callees.iter().collect();
+        let mut callees: Vec<(&String, &FlameNode)> = of.callees.iter().collect();
         callees.sort_by_key(|(_, flame)| std::cmp::Reverse(flame.weight));
         let mut x = x;
         for (name, flame) in callees {
@@ -103,7 +105,7 @@ impl<'a> Drawing<'a> {
             }
             let share = percent(flame.weight as f64 / self.whole.max(1) as f64);
             let hover = format!("{name}: {share}, {}", (self.amount)(flame.weight));
-            self.boxes.push(Shape { name, row, x, width: own, hover });
+            self.boxes.push(FlameBox { name, row, x, width: own, hover });
             self.rows = self.rows.max(row + 1);
             self.callees(flame, row + 1, x, own);
             x += own;
@@ -111,7 +113,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn description(&self) -> String {
-        let mut widest: Vec<&Shape<'_>> = self.boxes.iter().collect();
+        let mut widest: Vec<&FlameBox<'_>> = self.boxes.iter().collect();
         widest.sort_by(|a, b| b.width.total_cmp(&a.width));
         let names: Vec<&str> =
             widest.iter().take(DESCRIBED).map(|one| one.hover.as_str()).collect();
@@ -119,17 +121,17 @@ impl<'a> Drawing<'a> {
     }
 }
 
-impl Shape<'_> {
-    fn draw(&self, canvas: &mut Canvas, bottom: f64) {
+impl FlameBox<'_> {
+    fn draw(&self, canvas: &mut SvgCanvas, bottom: f64) {
         let y = bottom - (self.row + 1) as f64 * ROW;
         let sum = self.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_add(usize::from(byte)));
         let class = CLASSES[sum % CLASSES.len()];
-        let size = At((self.width - 0.5).max(0.3), ROW - 1.0);
-        canvas.rect(class, At(self.x, y), size, &self.hover);
+        let size = CanvasPoint((self.width - 0.5).max(0.3), ROW - 1.0);
+        canvas.rect(class, CanvasPoint(self.x, y), size, &self.hover);
         let room = self.width - 6.0;
         if room > text_width("xxx", SMALL) {
             let text = fit(self.name, SMALL, room);
-            canvas.text("pw-on", Anchor::Start, At(self.x + 3.0, y + 12.0), &text);
+            canvas.text("pw-on", TextAnchor::Start, CanvasPoint(self.x + 3.0, y + 12.0), &text);
         }
     }
 }
@@ -142,8 +144,8 @@ mod tests {
         format!("{weight} samples")
     }
 
-    fn tree() -> Flame {
-        let mut root = Flame::root(100);
+    fn tree() -> FlameNode {
+        let mut root = FlameNode::root(100);
         let main = root.callee("main");
         main.weight = 90;
         main.callee("<copy>").weight = 60;
@@ -156,7 +158,7 @@ mod tests {
     fn boxes_are_as_wide_as_their_samples() {
         let root = tree();
         let (boxes, amount) = (Vec::new(), &in_samples);
-        let mut drawing = Drawing { boxes, whole: 100, amount, left_out: 0, rows: 0 };
+        let mut drawing = FlameDrawing { boxes, whole: 100, amount, left_out: 0, rows: 0 };
         drawing.callees(&root, 0, 0.0, 100.0);
         let boxes: Vec<_> =
             drawing.boxes.iter().map(|b| (b.name, b.row, b.x.round(), b.width.round())).collect();
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_picture_of_any_tree_stays_small() {
-        let mut root = Flame::root(1 << 20);
+        let mut root = FlameNode::root(1 << 20);
         for n in 0..3000 {
             root.callee(&format!("f{n}")).weight = 300;
         }

@@ -6,11 +6,13 @@
 //! colour, and shows the reason on hover.
 
 use super::axis::colour;
-use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
+use super::canvas::{
+    CanvasPoint, PictureFormat, SMALL, SvgCanvas, SvgPicture, TextAnchor, fit, text_width,
+};
 use crate::number::three_digits;
 use std::ops::Range;
 
-const CELL: At = At(56.0, 27.0);
+const CELL: CanvasPoint = CanvasPoint(56.0, 27.0);
 /// Room for the names of rows, unless they need more.
 const LEFT: f64 = 92.0;
 const MARGIN: f64 = 20.0;
@@ -21,7 +23,7 @@ const AROUND: f64 = 74.0;
 
 /// One table of values, row by row; a missing value has its reason.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Panel {
+pub(crate) struct HeatPanel {
     pub(crate) title: String,
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<String>,
@@ -30,7 +32,7 @@ pub(crate) struct Panel {
 
 /// All panels.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heat {
+pub(crate) struct HeatMap {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) unit: &'static str,
@@ -40,36 +42,38 @@ pub(crate) struct Heat {
     pub(crate) rows_are: &'static str,
     /// The best cell of each column has a frame, instead of the best of the panel.
     pub(crate) is_best_by_column: bool,
-    pub(crate) panels: Vec<Panel>,
+    pub(crate) panels: Vec<HeatPanel>,
 }
 
-impl Heat {
+impl HeatMap {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> Picture {
-        Picture::of(|format| self.drawn(format))
+    pub(crate) fn draw(&self) -> SvgPicture {
+        SvgPicture::of(|format| self.drawn(format))
     }
 
     /// Draws a panel that is too wide in parts, one below the other.
-    fn drawn(&self, format: Format) -> String {
+    fn drawn(&self, format: PictureFormat) -> String {
         let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0).max(1);
-        let fitting = ((Format::Narrow.width() - self.left() - 4.0) / CELL.0).max(1.0) as usize;
+        let fitting =
+            ((PictureFormat::Narrow.width() - self.left() - 4.0) / CELL.0).max(1.0) as usize;
         let (width, a_part) = match format {
-            Format::Narrow => (format.width(), fitting),
-            Format::Wide => {
+            PictureFormat::Narrow => (format.width(), fitting),
+            PictureFormat::Wide => {
                 ((self.left() + widest as f64 * CELL.0 + MARGIN).max(NARROWEST), widest)
             }
         };
         let room = width - 2.0 * MARGIN;
-        let mut canvas = Canvas::new(format);
-        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
+        let mut canvas = SvgCanvas::new(format);
+        let mut y =
+            TOP + canvas.heading(CanvasPoint(MARGIN, 28.0), room, &self.title, &self.subtitle);
         for panel in &self.panels {
             for from in (0..panel.columns.len().max(1)).step_by(a_part) {
                 let part = from..panel.columns.len().min(from + a_part);
-                self.draw_panel(&mut canvas, panel, part, At(width, y));
+                self.draw_panel(&mut canvas, panel, part, CanvasPoint(width, y));
                 y += AROUND + panel.rows.len() as f64 * CELL.1;
             }
         }
-        canvas.finish(At(width, y), &self.title)
+        canvas.finish(CanvasPoint(width, y), &self.title)
     }
 
     /// Left edge of the cells.
@@ -86,19 +90,25 @@ impl Heat {
     }
 
     /// Draws these columns of a panel, in a picture of this width.
-    fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, part: Range<usize>, at: At) {
-        let (At(width, top), bounds) = (at, self.bounds());
-        canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &panel.title);
+    fn draw_panel(
+        &self,
+        canvas: &mut SvgCanvas,
+        panel: &HeatPanel,
+        part: Range<usize>,
+        at: CanvasPoint,
+    ) {
+        let (CanvasPoint(width, top), bounds) = (at, self.bounds());
+        canvas.text("pw-strong", TextAnchor::Start, CanvasPoint(MARGIN, top + 16.0), &panel.title);
         let (head, left) = (top + 36.0, self.left());
         let corner = format!("{} \u{2193}  {} \u{2192}", self.rows_are, self.columns_are);
-        let at = At(MARGIN + text_width(&panel.title, 14.5) + 14.0, top + 16.0);
+        let at = CanvasPoint(MARGIN + text_width(&panel.title, 14.5) + 14.0, top + 16.0);
         let about = fit(&format!("{} ({corner})", self.unit), SMALL, width - at.0);
-        canvas.text("pw-faint", Anchor::Start, at, &about);
+        canvas.text("pw-faint", TextAnchor::Start, at, &about);
         let x = |column: usize| left + (column - part.start) as f64 * CELL.0;
         let columns = panel.columns.iter().enumerate();
         for (i, column) in columns.filter(|(i, _)| part.contains(i)) {
-            let at = At(x(i) + 0.5 * CELL.0, head);
-            canvas.text("pw-faint", Anchor::Middle, at, column);
+            let at = CanvasPoint(x(i) + 0.5 * CELL.0, head);
+            canvas.text("pw-faint", TextAnchor::Middle, at, column);
         }
         let best = if self.is_best_by_column {
             (0..panel.columns.len()).filter_map(|column| best_cell(panel, Some(column))).collect()
@@ -107,31 +117,41 @@ impl Heat {
         };
         for (r, row) in panel.rows.iter().enumerate() {
             let y = head + 6.0 + r as f64 * CELL.1;
-            canvas.text("pw-faint", Anchor::End, At(left - 8.0, y + CELL.1 / 2.0 + 4.0), row);
+            canvas.text(
+                "pw-faint",
+                TextAnchor::End,
+                CanvasPoint(left - 8.0, y + CELL.1 / 2.0 + 4.0),
+                row,
+            );
             let cells = panel.cells.get(r).into_iter().flatten().enumerate();
             for (c, value) in cells.filter(|(c, _)| part.contains(c)) {
-                let at = At(x(c), y);
+                let at = CanvasPoint(x(c), y);
                 let column = panel.columns.get(c).map_or("", String::as_str);
                 let place = format!("{} {row}, {} {column}", self.rows_are, self.columns_are);
                 draw_cell(canvas, at, value, bounds, &place);
             }
         }
         for (r, c) in best.into_iter().filter(|(_, c)| part.contains(c)) {
-            let at = At(x(c), head + 6.0 + r as f64 * CELL.1);
-            canvas.rect("pw-best", At(at.0 + 1.0, at.1 + 1.0), At(CELL.0 - 3.0, CELL.1 - 3.0), "");
+            let at = CanvasPoint(x(c), head + 6.0 + r as f64 * CELL.1);
+            canvas.rect(
+                "pw-best",
+                CanvasPoint(at.0 + 1.0, at.1 + 1.0),
+                CanvasPoint(CELL.0 - 3.0, CELL.1 - 3.0),
+                "",
+            );
         }
     }
 }
 
 fn draw_cell(
-    canvas: &mut Canvas,
-    at: At,
+    canvas: &mut SvgCanvas,
+    at: CanvasPoint,
     value: &Result<f64, String>,
     (least, most): (f64, f64),
     place: &str,
 ) {
-    let size = At(CELL.0 - 1.0, CELL.1 - 1.0);
-    let middle = At(at.0 + size.0 / 2.0, at.1 + size.1 / 2.0 + 4.5);
+    let size = CanvasPoint(CELL.0 - 1.0, CELL.1 - 1.0);
+    let middle = CanvasPoint(at.0 + size.0 / 2.0, at.1 + size.1 / 2.0 + 4.5);
     match value {
         Ok(value) => {
             let share = if most > least { (value / least).ln() / (most / least).ln() } else { 1.0 };
@@ -141,13 +161,13 @@ fn draw_cell(
         }
         Err(why) => {
             canvas.rect("pw-none", at, size, &format!("{place}: {why}"));
-            canvas.text("pw-faint", Anchor::Middle, middle, "\u{2013}");
+            canvas.text("pw-faint", TextAnchor::Middle, middle, "\u{2013}");
         }
     }
 }
 
 /// Row and column of the largest value in a panel or column; `None` unless there are several values.
-fn best_cell(panel: &Panel, column: Option<usize>) -> Option<(usize, usize)> {
+fn best_cell(panel: &HeatPanel, column: Option<usize>) -> Option<(usize, usize)> {
     let known = panel.cells.iter().enumerate().flat_map(|(r, row)| {
         row.iter().enumerate().filter_map(move |(c, v)| Some(((r, c), *v.as_ref().ok()?)))
     });
@@ -163,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_best_is_framed_and_the_missing_says_why() {
-        let panel = Panel {
+        let panel = HeatPanel {
             title: "write".into(),
             columns: vec!["64 KiB".into(), "1 MiB".into()],
             rows: vec!["256 KiB".into()],
@@ -173,7 +193,7 @@ mod tests {
         two.cells[0][0] = Ok(1.0);
         assert_eq!((best_cell(&panel, None), best_cell(&two, None)), (None, Some((0, 1))));
         assert_eq!(best_cell(&two, Some(0)), None, "alone in its column");
-        let heat = Heat {
+        let heat = HeatMap {
             title: "t".into(),
             subtitle: String::new(),
             unit: "GiB/s",

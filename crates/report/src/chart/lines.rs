@@ -6,9 +6,11 @@
 //! apart to avoid overlap, so that the curves are readable without colour. Marks are vertical lines with a
 //! name.
 
-use super::axis::{Axis, tick_label};
-use super::bars::Range;
-use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
+use super::axis::{ChartAxis, tick_label};
+use super::bars::RepeatRange;
+use super::canvas::{
+    CanvasPoint, PictureFormat, SMALL, SvgCanvas, SvgPicture, TextAnchor, fit, text_width,
+};
 use crate::number::three_digits;
 
 const LEFT: f64 = 64.0;
@@ -24,14 +26,14 @@ const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 /// Scale of a panel's size axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub(crate) enum SizeScale {
     /// Each step doubles the size.
     Doubling,
     /// Linear from 0, as are the values.
     Linear,
 }
 
-impl Scale {
+impl SizeScale {
     fn place(self, size: f64) -> f64 {
         match self {
             Self::Doubling => size.log2(),
@@ -42,10 +44,10 @@ impl Scale {
 
 /// One curve.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Series {
+pub(crate) struct LineSeries {
     pub(crate) name: String,
     /// Size and value, by ascending size.
-    pub(crate) points: Vec<(f64, Range)>,
+    pub(crate) points: Vec<(f64, RepeatRange)>,
 }
 
 /// A size that the curves are compared with.
@@ -57,39 +59,39 @@ pub(crate) struct SizeMark {
 
 /// Curves over one axis of sizes.
 #[derive(Debug, Clone)]
-pub(crate) struct Curves {
+pub(crate) struct LinePanel {
     pub(crate) title: String,
-    pub(crate) scale: Scale,
+    pub(crate) scale: SizeScale,
     pub(crate) sizes_are: &'static str,
     /// Formats a size.
     pub(crate) write: fn(f64) -> String,
     /// Unit of the values.
     pub(crate) unit: &'static str,
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<LineSeries>,
     pub(crate) marks: Vec<SizeMark>,
 }
 
 /// The whole picture.
 #[derive(Debug, Clone)]
-pub(crate) struct Lines {
+pub(crate) struct LineChart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    pub(crate) panels: Vec<Curves>,
+    pub(crate) panels: Vec<LinePanel>,
     /// Lines under the panels.
     pub(crate) notes: Vec<String>,
 }
 
 /// Geometry of a plot.
-struct Plot {
-    scale: Scale,
+struct LinePlot {
+    scale: SizeScale,
     /// Positions of the smallest and the largest size on the axis.
     sizes: (f64, f64),
-    values: Axis,
-    format: Format,
+    values: ChartAxis,
+    format: PictureFormat,
     top: f64,
 }
 
-impl Plot {
+impl LinePlot {
     fn x(&self, size: f64) -> f64 {
         let (low, high) = self.sizes;
         let share = if high > low { (self.scale.place(size) - low) / (high - low) } else { 0.5 };
@@ -104,8 +106,8 @@ impl Plot {
 
     /// The sizes that are labelled.
     fn labelled_sizes(&self) -> Vec<f64> {
-        if self.scale == Scale::Linear {
-            let ticks = Axis::from_zero(self.sizes.1).ticks().into_iter();
+        if self.scale == SizeScale::Linear {
+            let ticks = ChartAxis::from_zero(self.sizes.1).ticks().into_iter();
             return ticks.filter(|size| *size <= self.sizes.1).collect();
         }
         let (low, high) = (self.sizes.0.ceil() as i32, self.sizes.1.floor() as i32);
@@ -124,43 +126,49 @@ impl Plot {
     }
 }
 
-impl Lines {
+impl LineChart {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> Picture {
-        Picture::of(|format| self.drawn(format))
+    pub(crate) fn draw(&self) -> SvgPicture {
+        SvgPicture::of(|format| self.drawn(format))
     }
 
-    fn drawn(&self, format: Format) -> String {
+    fn drawn(&self, format: PictureFormat) -> String {
         let room = format.width() - 2.0 * MARGIN;
-        let mut canvas = Canvas::new(format);
-        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
+        let mut canvas = SvgCanvas::new(format);
+        let mut y =
+            TOP + canvas.heading(CanvasPoint(MARGIN, 28.0), room, &self.title, &self.subtitle);
         for panel in &self.panels {
             draw_panel(&mut canvas, panel, y, format);
             y += HEIGHT + AROUND + format.pick(0.0, panel.series.len() as f64 * LINE);
         }
         for note in &self.notes {
-            y += canvas.lines("pw-faint", At(MARGIN, y + 8.0), (SMALL, room), note);
+            y += canvas.lines("pw-faint", CanvasPoint(MARGIN, y + 8.0), (SMALL, room), note);
         }
-        canvas.finish(At(format.width(), y + 14.0), &self.title)
+        canvas.finish(CanvasPoint(format.width(), y + 14.0), &self.title)
     }
 }
 
-fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64, format: Format) {
+fn draw_panel(canvas: &mut SvgCanvas, panel: &LinePanel, top: f64, format: PictureFormat) {
     let title = fit(&panel.title, 14.5, format.width() - 2.0 * MARGIN);
-    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &title);
+    canvas.text("pw-strong", TextAnchor::Start, CanvasPoint(MARGIN, top + 18.0), &title);
     let points = || panel.series.iter().flat_map(|s| &s.points);
     let sizes = points().map(|(size, _)| panel.scale.place(*size)).filter(|size| size.is_finite());
     let bounds = sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
     if bounds.0 > bounds.1 {
-        canvas.text("pw-faint", Anchor::Start, At(LEFT, top + 60.0), "nothing was measured");
+        canvas.text(
+            "pw-faint",
+            TextAnchor::Start,
+            CanvasPoint(LEFT, top + 60.0),
+            "nothing was measured",
+        );
         return;
     }
     let values = points().flat_map(|(_, v)| [v.least, v.median, v.most]);
     let (sizes, values) = match panel.scale {
-        Scale::Doubling => (bounds, Axis::over(values)),
-        Scale::Linear => ((0.0, bounds.1), Axis::from_zero(values.fold(0.0, f64::max))),
+        SizeScale::Doubling => (bounds, ChartAxis::over(values)),
+        SizeScale::Linear => ((0.0, bounds.1), ChartAxis::from_zero(values.fold(0.0, f64::max))),
     };
-    let plot = Plot { scale: panel.scale, sizes, values, format, top: top + 52.0 };
+    let plot = LinePlot { scale: panel.scale, sizes, values, format, top: top + 52.0 };
     draw_axes(canvas, &plot, panel);
     draw_marks(canvas, &plot, panel);
     for (at, series) in panel.series.iter().enumerate() {
@@ -169,27 +177,32 @@ fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64, format: Format) {
     draw_names(canvas, &plot, panel);
 }
 
-fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
+fn draw_axes(canvas: &mut SvgCanvas, plot: &LinePlot, panel: &LinePanel) {
     let (right, bottom) = (plot.right(), plot.bottom());
     for tick in plot.values.ticks() {
         let y = plot.y(tick);
-        canvas.line("pw-grid", At(LEFT, y), At(right, y));
-        canvas.text("pw-faint", Anchor::End, At(LEFT - 6.0, y + 4.0), &tick_label(tick));
+        canvas.line("pw-grid", CanvasPoint(LEFT, y), CanvasPoint(right, y));
+        canvas.text(
+            "pw-faint",
+            TextAnchor::End,
+            CanvasPoint(LEFT - 6.0, y + 4.0),
+            &tick_label(tick),
+        );
     }
     for size in plot.labelled_sizes() {
-        let at = At(plot.x(size), bottom + 16.0);
-        canvas.line("pw-axis", At(at.0, bottom), At(at.0, bottom + 4.0));
-        canvas.text("pw-faint", Anchor::Middle, at, &(panel.write)(size));
+        let at = CanvasPoint(plot.x(size), bottom + 16.0);
+        canvas.line("pw-axis", CanvasPoint(at.0, bottom), CanvasPoint(at.0, bottom + 4.0));
+        canvas.text("pw-faint", TextAnchor::Middle, at, &(panel.write)(size));
     }
-    canvas.line("pw-axis", At(LEFT, bottom), At(right, bottom));
+    canvas.line("pw-axis", CanvasPoint(LEFT, bottom), CanvasPoint(right, bottom));
     let scale = if plot.values.is_log() { ", logarithmic" } else { "" };
     let unit = format!("{}{scale}", panel.unit);
-    canvas.text("pw-faint", Anchor::Start, At(MARGIN, plot.top - 10.0), &unit);
-    canvas.text("pw-faint", Anchor::End, At(right, bottom + 30.0), panel.sizes_are);
+    canvas.text("pw-faint", TextAnchor::Start, CanvasPoint(MARGIN, plot.top - 10.0), &unit);
+    canvas.text("pw-faint", TextAnchor::End, CanvasPoint(right, bottom + 30.0), panel.sizes_are);
 }
 
 /// Draws each mark with its name, by ascending size on two alternating levels. A name without room is left out.
-fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
+fn draw_marks(canvas: &mut SvgCanvas, plot: &LinePlot, panel: &LinePanel) {
     let within =
         |mark: &&SizeMark| (plot.sizes.0..=plot.sizes.1).contains(&plot.scale.place(mark.size));
     let mut marks: Vec<&SizeMark> = panel.marks.iter().filter(within).collect();
@@ -198,25 +211,39 @@ fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     for (at, mark) in marks.into_iter().enumerate() {
         let (x, level) = (plot.x(mark.size), at % 2);
         let y = plot.top - 8.0 - level as f64 * LINE;
-        canvas.line("pw-mark", At(x, y + 3.0), At(x, plot.bottom()));
+        canvas.line("pw-mark", CanvasPoint(x, y + 3.0), CanvasPoint(x, plot.bottom()));
         let half = text_width(&mark.name, SMALL) / 2.0;
         let most = plot.format.width() - MARGIN - half;
         let centre = x.clamp(LEFT + half, most.max(LEFT + half));
         if centre - half >= free[level] {
-            canvas.text("pw-mark-text pw-halo", Anchor::Middle, At(centre, y), &mark.name);
+            canvas.text(
+                "pw-mark-text pw-halo",
+                TextAnchor::Middle,
+                CanvasPoint(centre, y),
+                &mark.name,
+            );
             free[level] = centre + half;
         }
     }
 }
 
-fn draw_series(canvas: &mut Canvas, plot: &Plot, series: &Series, at: usize, panel: &Curves) {
-    let places: Vec<At> =
-        series.points.iter().map(|(size, v)| At(plot.x(*size), plot.y(v.median))).collect();
+fn draw_series(
+    canvas: &mut SvgCanvas,
+    plot: &LinePlot,
+    series: &LineSeries,
+    at: usize,
+    panel: &LinePanel,
+) {
+    let places: Vec<CanvasPoint> = series
+        .points
+        .iter()
+        .map(|(size, v)| CanvasPoint(plot.x(*size), plot.y(v.median)))
+        .collect();
     canvas.polyline(COLOURS[at % COLOURS.len()], &places);
     for ((size, range), place) in series.points.iter().zip(places) {
         let (low, high) = (plot.y(range.least), plot.y(range.most));
         if low - high > 2.0 {
-            canvas.line("pw-whisker", At(place.0, low), At(place.0, high));
+            canvas.line("pw-whisker", CanvasPoint(place.0, low), CanvasPoint(place.0, high));
         }
         let hover = format!(
             "{}, {}: {} {}, {} to {}",
@@ -232,24 +259,24 @@ fn draw_series(canvas: &mut Canvas, plot: &Plot, series: &Series, at: usize, pan
 }
 
 /// Draws the names at the ends of the curves, from the top down without overlap; below a narrow plot.
-fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
-    let end = |(at, series): (usize, &Series)| {
+fn draw_names(canvas: &mut SvgCanvas, plot: &LinePlot, panel: &LinePanel) {
+    let end = |(at, series): (usize, &LineSeries)| {
         let last = series.points.last()?;
         Some((plot.y(last.1.median), at, series.name.clone()))
     };
     let mut names: Vec<(f64, usize, String)> =
         panel.series.iter().enumerate().filter_map(end).collect();
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let is_narrow = plot.format == Format::Narrow;
+    let is_narrow = plot.format == PictureFormat::Narrow;
     let (x, mut free) =
         if is_narrow { (LEFT, plot.bottom() + 44.0) } else { (plot.right() + 8.0, plot.top) };
     let room = plot.format.width() - MARGIN - x;
     for (y, at, name) in names {
         let y = y.max(free);
         free = y + LINE;
-        canvas.circle(&format!("pw-s{}", at % COLOURS.len()), At(x + 4.0, y), 4.0, "");
+        canvas.circle(&format!("pw-s{}", at % COLOURS.len()), CanvasPoint(x + 4.0, y), 4.0, "");
         let name = fit(&name, SMALL, room - 6.0);
-        canvas.text("pw-label pw-halo", Anchor::Start, At(x + 14.0, y + 4.0), &name);
+        canvas.text("pw-label pw-halo", TextAnchor::Start, CanvasPoint(x + 14.0, y + 4.0), &name);
     }
 }
 
@@ -257,10 +284,10 @@ fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
 mod tests {
     use super::*;
 
-    fn panel(series: Vec<Series>) -> Curves {
-        Curves {
+    fn panel(series: Vec<LineSeries>) -> LinePanel {
+        LinePanel {
             title: "a < b".into(),
-            scale: Scale::Doubling,
+            scale: SizeScale::Doubling,
             sizes_are: "set",
             write: |size| format!("{size:.0}"),
             unit: "ns",
@@ -272,15 +299,19 @@ mod tests {
         }
     }
 
-    fn series(name: &str, values: &[f64]) -> Series {
-        let range = |v: f64| Range { median: v, least: v * 0.9, most: v * 1.2 };
+    fn series(name: &str, values: &[f64]) -> LineSeries {
+        let range = |v: f64| RepeatRange { median: v, least: v * 0.9, most: v * 1.2 };
         let points = (0..).zip(values).map(|(n, v)| (2_f64.powi(n), range(*v)));
-        Series { name: name.into(), points: points.collect() }
+        LineSeries { name: name.into(), points: points.collect() }
     }
 
-    fn draw(panels: Vec<Curves>) -> String {
-        let lines =
-            Lines { title: "t".into(), subtitle: String::new(), panels, notes: vec!["n".into()] };
+    fn draw(panels: Vec<LinePanel>) -> String {
+        let lines = LineChart {
+            title: "t".into(),
+            subtitle: String::new(),
+            panels,
+            notes: vec!["n".into()],
+        };
         lines.draw().wide
     }
 
@@ -303,7 +334,7 @@ mod tests {
     #[test]
     fn time_is_linear_from_zero_and_so_are_its_values() {
         let over_time =
-            Curves { scale: Scale::Linear, ..panel(vec![series("one", &[1.0, 2.0, 90.0])]) };
+            LinePanel { scale: SizeScale::Linear, ..panel(vec![series("one", &[1.0, 2.0, 90.0])]) };
         let svg = draw(vec![over_time]);
         assert!(svg.contains(">0</text>") && svg.contains(">20</text>"), "{svg}");
         assert!(!svg.contains("logarithmic"), "{svg}");

@@ -9,11 +9,11 @@ mod lines;
 mod pages;
 mod stack;
 
-pub(super) use bars::{Bars, Group, Mark, Range, Row};
-pub use canvas::Picture;
+pub(super) use bars::{BarChart, BarGroup, BarMark, BarRow, RepeatRange};
+pub use canvas::SvgPicture;
 pub(super) use canvas::{escape_markup, prose_markup, unescape_markup};
-pub(super) use flame::Flame;
-pub(super) use heat::{Heat, Panel};
-pub(super) use lines::{Curves, Lines, Scale, Series, SizeMark};
-pub(super) use pages::{PageMap, PageRow, Pages, WINDOW};
-pub(super) use stack::{Segment, Stack, Stacks};
+pub(super) use flame::FlameNode;
+pub(super) use heat::{HeatMap, HeatPanel};
+pub(super) use lines::{LineChart, LinePanel, LineSeries, SizeMark, SizeScale};
+pub(super) use pages::{PageMap, PagePanel, PageRow, WINDOW};
+pub(super) use stack::{StackedChart, StackedRow, StackedSegment};

@@ -4,7 +4,9 @@
 //! the end of each row, so that equal shares are not mistaken for equal times. A share holds its percentage
 //! if there is room, and shows its name on hover.
 
-use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
+use super::canvas::{
+    CanvasPoint, PictureFormat, SMALL, SvgCanvas, SvgPicture, TextAnchor, fit, text_width,
+};
 use crate::number::percent;
 
 const MARGIN: f64 = 20.0;
@@ -15,7 +17,7 @@ const LEGEND: f64 = 18.0;
 
 /// One part of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Segment {
+pub(crate) struct StackedSegment {
     pub(crate) name: usize,
     pub(crate) value: f64,
     /// Value and evidence, shown on hover.
@@ -24,53 +26,54 @@ pub(crate) struct Segment {
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stack {
+pub(crate) struct StackedRow {
     pub(crate) label: String,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<StackedSegment>,
     /// The total of the row as text.
     pub(crate) total: String,
 }
 
 /// The whole picture.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stacks {
+pub(crate) struct StackedChart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     /// Names of the parts with their colour classes.
     pub(crate) names: Vec<(&'static str, &'static str)>,
-    pub(crate) rows: Vec<Stack>,
+    pub(crate) rows: Vec<StackedRow>,
 }
 
 /// Left and right ends of rows.
-fn ends(format: Format) -> (f64, f64) {
+fn ends(format: PictureFormat) -> (f64, f64) {
     (format.pick(150.0, 96.0), format.width() - format.pick(150.0, 76.0))
 }
 
-impl Stacks {
+impl StackedChart {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> Picture {
-        Picture::of(|format| self.drawn(format))
+    pub(crate) fn draw(&self) -> SvgPicture {
+        SvgPicture::of(|format| self.drawn(format))
     }
 
-    fn drawn(&self, format: Format) -> String {
+    fn drawn(&self, format: PictureFormat) -> String {
         let room = format.width() - 2.0 * MARGIN;
-        let mut canvas = Canvas::new(format);
-        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
+        let mut canvas = SvgCanvas::new(format);
+        let mut y =
+            TOP + canvas.heading(CanvasPoint(MARGIN, 28.0), room, &self.title, &self.subtitle);
         let (left, right) = ends(format);
         for row in &self.rows {
             let label = fit(&row.label, SMALL, left - 18.0);
             let base = y + BAR / 2.0 + 4.5;
-            canvas.text("pw-label", Anchor::End, At(left - 8.0, base), &label);
+            canvas.text("pw-label", TextAnchor::End, CanvasPoint(left - 8.0, base), &label);
             draw_row(&mut canvas, row, y, (left, right), &self.names);
-            canvas.text("pw-ink", Anchor::Start, At(right + 8.0, base), &row.total);
+            canvas.text("pw-ink", TextAnchor::Start, CanvasPoint(right + 8.0, base), &row.total);
             y += ROW;
         }
         y = self.draw_legend(&mut canvas, y + 12.0, format);
-        canvas.finish(At(format.width(), y + 8.0), &self.title)
+        canvas.finish(CanvasPoint(format.width(), y + 8.0), &self.title)
     }
 
     /// Draws the names that occur, over several lines if needed. Returns their bottom edge.
-    fn draw_legend(&self, canvas: &mut Canvas, top: f64, format: Format) -> f64 {
+    fn draw_legend(&self, canvas: &mut SvgCanvas, top: f64, format: PictureFormat) -> f64 {
         let left = format.pick(ends(format).0, MARGIN);
         let (mut x, mut y) = (left, top);
         let occurs = |at: usize| {
@@ -83,8 +86,8 @@ impl Stacks {
             if x + width > format.width() - MARGIN {
                 (x, y) = (left, y + LEGEND);
             }
-            canvas.rect(class, At(x, y), At(11.0, 11.0), "");
-            canvas.text("pw-faint", Anchor::Start, At(x + 16.0, y + 9.5), name);
+            canvas.rect(class, CanvasPoint(x, y), CanvasPoint(11.0, 11.0), "");
+            canvas.text("pw-faint", TextAnchor::Start, CanvasPoint(x + 16.0, y + 9.5), name);
             x += width;
         }
         y + LEGEND
@@ -92,8 +95,8 @@ impl Stacks {
 }
 
 fn draw_row(
-    canvas: &mut Canvas,
-    row: &Stack,
+    canvas: &mut SvgCanvas,
+    row: &StackedRow,
     y: f64,
     (left, right): (f64, f64),
     names: &[(&str, &str)],
@@ -109,10 +112,10 @@ fn draw_row(
         let (name, class) = names.get(segment.name).copied().unwrap_or(("", "pw-rest"));
         let text = percent(share);
         let hover = format!("{name}: {text}, {}", segment.hover);
-        canvas.rect(class, At(x, y), At((width - 1.0).max(0.4), BAR), &hover);
+        canvas.rect(class, CanvasPoint(x, y), CanvasPoint((width - 1.0).max(0.4), BAR), &hover);
         if text_width(&text, SMALL) + 6.0 < width {
-            let at = At(x + width / 2.0, y + BAR / 2.0 + 4.0);
-            canvas.text("pw-on", Anchor::Middle, at, &text);
+            let at = CanvasPoint(x + width / 2.0, y + BAR / 2.0 + 4.0);
+            canvas.text("pw-on", TextAnchor::Middle, at, &text);
         }
         x += width;
     }
@@ -124,18 +127,18 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_row_and_the_total_stands_beside_it() {
-        let segment = |name, value| Segment { name, value, hover: "3 x <1>".into() };
-        let stacks = Stacks {
+        let segment = |name, value| StackedSegment { name, value, hover: "3 x <1>".into() };
+        let stacks = StackedChart {
             title: "t".into(),
             subtitle: String::new(),
             names: vec![("copies", "pw-s0"), ("locks", "pw-s1"), ("none", "pw-s2")],
             rows: vec![
-                Stack {
+                StackedRow {
                     label: "a".into(),
                     segments: vec![segment(0, 3.0), segment(1, 1.0), segment(2, 0.0)],
                     total: "4 s".into(),
                 },
-                Stack { label: "b".into(), segments: vec![], total: String::new() },
+                StackedRow { label: "b".into(), segments: vec![], total: String::new() },
             ],
         };
         let svg = stacks.draw().wide;

@@ -1,18 +1,19 @@
 //! The account of faults: the kernel's count, and what explains it.
 
 use crate::number::{count, counted};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::Fact;
-use pagewise_model::fault::{Account, CallTally};
+use pagewise_model::fault::{CallTally, FaultAccount};
 
 /// Largest number of calls that are named; the saved form has all.
 const CALLS: usize = 8;
 
 /// The account as a table, and what it leaves open; `is_attached` if the process was already running.
-pub(super) fn account(account: &Account, is_attached: bool) -> Document {
-    let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
+pub(super) fn account(account: &FaultAccount, is_attached: bool) -> ReportDocument {
+    let mut table =
+        ReportTable::new(&[("account", ColumnAlignment::Left), ("faults", ColumnAlignment::Right)]);
     let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));
     let unexplained = account.unexplained_faults.known().map_or_else(
         || "not known".to_owned(),
@@ -29,14 +30,14 @@ pub(super) fn account(account: &Account, is_attached: bool) -> Document {
         ("  unexplained", unexplained),
         ("begun and not served (not in rusage)", fact(&account.failed_faults)),
     ] {
-        table.row(vec![Cell::from(name), value.into()]);
+        table.row(vec![TableCell::from(name), value.into()]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     if !account.calls.is_empty() {
-        page.para(&calls(&account.calls), 2, Tone::Plain);
+        page.para(&calls(&account.calls), 2, TextTone::Plain);
     }
-    page.para(&what_is_unexplained(account, is_attached), 2, Tone::Faint);
+    page.para(&what_is_unexplained(account, is_attached), 2, TextTone::Faint);
     page
 }
 
@@ -53,7 +54,7 @@ fn calls(calls: &[CallTally]) -> String {
     format!("inside calls: {}{rest}", named.join(", "))
 }
 
-fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
+fn what_is_unexplained(account: &FaultAccount, is_attached: bool) -> String {
     if let Some(why) = account.unexplained_faults.reason() {
         return format!("the unexplained part is not known: {why}");
     }

@@ -2,18 +2,18 @@
 //! page sizes.
 
 use crate::number::{count, counted, percent, whole_size};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable};
 use pagewise_model::fault::{ExactTouch, FaultAround, FaultReport};
 
 /// Adds how exact the touches are.
-pub(super) fn touches(exact: &ExactTouch, page: &mut Document) {
+pub(super) fn touches(exact: &ExactTouch, page: &mut ReportDocument) {
     let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
     let text = format!("each page has its own fault in {mappings}; no times are recorded");
     page.item("exact", &text);
     for text in left(exact) {
-        page.item_tone("not exact", &text, Tone::Warn);
+        page.item_tone("not exact", &text, TextTone::Warn);
     }
 }
 
@@ -52,13 +52,13 @@ pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
 }
 
 /// Faults and memory by page size.
-pub(super) fn page_sizes(report: &FaultReport) -> Document {
-    let [_, _, ..] = report.page_forecasts[..] else { return Document::default() };
-    let mut table = Table::new(&[
-        ("page size", Align::Right),
-        ("faults", Align::Right),
-        ("memory", Align::Right),
-        ("never touched", Align::Right),
+pub(super) fn page_sizes(report: &FaultReport) -> ReportDocument {
+    let [_, _, ..] = report.page_forecasts[..] else { return ReportDocument::default() };
+    let mut table = ReportTable::new(&[
+        ("page size", ColumnAlignment::Right),
+        ("faults", ColumnAlignment::Right),
+        ("memory", ColumnAlignment::Right),
+        ("never touched", ColumnAlignment::Right),
     ]);
     for forecast in &report.page_forecasts {
         table.row(vec![
@@ -68,7 +68,7 @@ pub(super) fn page_sizes(report: &FaultReport) -> Document {
             forecast.untouched_bytes.to_string().into(),
         ]);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.append(table);
     let around = match report.exact {
         Some(_) => "without fault-around",
@@ -78,7 +78,7 @@ pub(super) fn page_sizes(report: &FaultReport) -> Document {
         "forecast from the pages faulted on: base pages of 16 and 64 KiB, huge pages of 2 MiB where \
          a mapping holds all of one; {around}"
     );
-    page.para(&text, 2, Tone::Faint);
+    page.para(&text, 2, TextTone::Faint);
     page
 }
 
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn what_is_not_exact_is_reported() {
         let reported = |exact: &ExactTouch| {
-            let mut page = Document::default();
+            let mut page = ReportDocument::default();
             touches(exact, &mut page);
-            page.text(&crate::Style::default())
+            page.text(&crate::TerminalStyle::default())
         };
         let mut exact = ExactTouch { mappings: 12, ..ExactTouch::default() };
         assert!(!reported(&exact).contains("not exact"), "{}", reported(&exact));

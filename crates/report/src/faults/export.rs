@@ -3,22 +3,22 @@
 //! Faults arrive part by part. Line-based forms return their text at once. Forms that need all faults first
 //! (added-up stacks, tables by column, pictures) keep what they need and return everything at the end.
 
-use super::firefox::Firefox;
-use super::list::{Format, List};
-use super::pages::Touched;
+use super::firefox::FirefoxFaults;
+use super::list::{FaultLineFormat, FaultList};
+use super::pages::TouchedMappings;
 use crate::faults::{callers, function_name, last_part, place_name, site_name};
 use crate::profile_export::from_tables;
-use crate::profile_export::tables::{Frame, OF_FAULTS, Tables};
+use crate::profile_export::tables::{OF_FAULTS, ProfileFrame, ProfileTables};
 use crate::text::escape;
-use pagewise_model::fault::{Fault, Names, Site};
-use pagewise_model::run::Run;
+use pagewise_model::fault::{FaultNames, FaultSite, PageFault};
+use pagewise_model::run::SavedRun;
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A form of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
-pub enum Form {
+pub enum FaultListForm {
     /// All fields in columns.
     Table,
     /// The columns of `pagein`.
@@ -45,63 +45,65 @@ pub enum Form {
 
 /// A list under construction.
 #[derive(Debug)]
-pub struct Export(Kind);
+pub struct FaultExport(FaultExportKind);
 
 #[derive(Debug)]
-enum Kind {
-    Lines(List),
-    Chrome(Chrome),
-    Folded(Folded),
-    Firefox(Box<Firefox>),
-    Tables { tables: Box<Tables>, is_pprof: bool },
-    Html(Touched),
+enum FaultExportKind {
+    Lines(FaultList),
+    Chrome(ChromeTrace),
+    Folded(FoldedFaults),
+    Firefox(Box<FirefoxFaults>),
+    Tables { tables: Box<ProfileTables>, is_pprof: bool },
+    Html(TouchedMappings),
 }
 
-impl Export {
+impl FaultExport {
     /// An empty list; without a column for latencies if none were recorded.
     #[must_use]
-    pub fn new(form: Form, has_latency: bool) -> Self {
-        let lines = |format| Kind::Lines(List::new(format, has_latency));
+    pub fn new(form: FaultListForm, has_latency: bool) -> Self {
+        let lines = |format| FaultExportKind::Lines(FaultList::new(format, has_latency));
         Self(match form {
-            Form::Table => lines(Format::Table),
-            Form::Pagein => lines(Format::Pagein),
-            Form::Json => lines(Format::Json),
-            Form::Perf => lines(Format::Perf),
-            Form::Folded => Kind::Folded(Folded::new(false)),
-            Form::FoldedNs => Kind::Folded(Folded::new(true)),
-            Form::Chrome => Kind::Chrome(Chrome::default()),
-            Form::Firefox => Kind::Firefox(Box::new(Firefox::new())),
-            Form::Pprof | Form::Otlp => Kind::Tables {
-                tables: Box::new(Tables::new(OF_FAULTS)),
-                is_pprof: form == Form::Pprof,
+            FaultListForm::Table => lines(FaultLineFormat::Table),
+            FaultListForm::Pagein => lines(FaultLineFormat::Pagein),
+            FaultListForm::Json => lines(FaultLineFormat::Json),
+            FaultListForm::Perf => lines(FaultLineFormat::Perf),
+            FaultListForm::Folded => FaultExportKind::Folded(FoldedFaults::new(false)),
+            FaultListForm::FoldedNs => FaultExportKind::Folded(FoldedFaults::new(true)),
+            FaultListForm::Chrome => FaultExportKind::Chrome(ChromeTrace::default()),
+            FaultListForm::Firefox => FaultExportKind::Firefox(Box::new(FirefoxFaults::new())),
+            FaultListForm::Pprof | FaultListForm::Otlp => FaultExportKind::Tables {
+                tables: Box::new(ProfileTables::new(OF_FAULTS)),
+                is_pprof: form == FaultListForm::Pprof,
             },
-            Form::Html => Kind::Html(Touched::default()),
+            FaultListForm::Html => FaultExportKind::Html(TouchedMappings::default()),
         })
     }
 
     /// Takes the next faults. Returns the text that can already be printed.
-    pub fn take(&mut self, names: &Names, faults: &[Fault]) -> String {
+    pub fn take(&mut self, names: &FaultNames, faults: &[PageFault]) -> String {
         match &mut self.0 {
-            Kind::Lines(list) => return list.lines(names, faults),
-            Kind::Chrome(chrome) => return chrome.events(names, faults),
-            Kind::Folded(folded) => folded.add(names, faults),
-            Kind::Firefox(firefox) => firefox.add(names, faults),
-            Kind::Tables { tables, .. } => add_stacks(tables, names, faults),
-            Kind::Html(html) => html.add(names, faults),
+            FaultExportKind::Lines(list) => return list.lines(names, faults),
+            FaultExportKind::Chrome(chrome) => return chrome.events(names, faults),
+            FaultExportKind::Folded(folded) => folded.add(names, faults),
+            FaultExportKind::Firefox(firefox) => firefox.add(names, faults),
+            FaultExportKind::Tables { tables, .. } => add_stacks(tables, names, faults),
+            FaultExportKind::Html(html) => html.add(names, faults),
         }
         String::new()
     }
 
     /// Returns the rest; `run` is the run of the faults.
     #[must_use]
-    pub fn finish(self, run: &Run) -> Vec<u8> {
+    pub fn finish(self, run: &SavedRun) -> Vec<u8> {
         let text = match self.0 {
-            Kind::Lines(_) => String::new(),
-            Kind::Chrome(chrome) => chrome.end(),
-            Kind::Folded(folded) => folded.lines(run),
-            Kind::Firefox(firefox) => firefox.json(run),
-            Kind::Tables { tables, is_pprof } => return from_tables(*tables, run, is_pprof),
-            Kind::Html(html) => html.page(run),
+            FaultExportKind::Lines(_) => String::new(),
+            FaultExportKind::Chrome(chrome) => chrome.end(),
+            FaultExportKind::Folded(folded) => folded.lines(run),
+            FaultExportKind::Firefox(firefox) => firefox.json(run),
+            FaultExportKind::Tables { tables, is_pprof } => {
+                return from_tables(*tables, run, is_pprof);
+            }
+            FaultExportKind::Html(html) => html.page(run),
         };
         text.into_bytes()
     }
@@ -113,18 +115,18 @@ impl Export {
 
 /// Stacks under construction.
 #[derive(Debug)]
-pub(super) struct Folded {
+pub(super) struct FoldedFaults {
     by_time: bool,
     weights: BTreeMap<String, u64>,
 }
 
-impl Folded {
+impl FoldedFaults {
     /// An empty set, weighted by nanoseconds of latency or by number.
     pub(super) const fn new(by_time: bool) -> Self {
         Self { by_time, weights: BTreeMap::new() }
     }
 
-    pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
+    pub(super) fn add(&mut self, names: &FaultNames, faults: &[PageFault]) {
         for fault in faults {
             let weight = match self.by_time {
                 true => fault.latency_ns.known().map_or(0, |ns| ns.0),
@@ -135,7 +137,7 @@ impl Folded {
     }
 
     /// All stacks of `run`, one line each; leaves out stacks without weight.
-    pub(super) fn lines(&self, run: &Run) -> String {
+    pub(super) fn lines(&self, run: &SavedRun) -> String {
         let program = run.command.first().map_or("", |program| last_part(program));
         let root = frame(program);
         let weighty = self.weights.iter().filter(|(_, weight)| **weight > 0);
@@ -143,9 +145,9 @@ impl Folded {
     }
 }
 
-fn stack(names: &Names, fault: &Fault) -> String {
+fn stack(names: &FaultNames, fault: &PageFault) -> String {
     let kind = names.place(fault).map_or("unknown", |p| p.kind.into_str());
-    let nested = |site: &Site| {
+    let nested = |site: &FaultSite| {
         let functions = site.nested().into_iter().rev();
         functions.map(|(function, _)| frame(&bare_name(site, function))).collect::<Vec<_>>()
     };
@@ -159,7 +161,7 @@ fn stack(names: &Names, fault: &Fault) -> String {
 }
 
 /// The name of a function at a site, or the site's position.
-fn bare_name(site: &Site, function: Option<&str>) -> String {
+fn bare_name(site: &FaultSite, function: Option<&str>) -> String {
     function.map_or_else(|| function_name(site, None), str::to_owned)
 }
 
@@ -169,8 +171,8 @@ fn frame(text: &str) -> String {
 
 // The stacks with both weights, in the tables that sampled profiles also use.
 
-fn code(site: &Site) -> Vec<Frame<'_>> {
-    let one = |(function, _)| Frame {
+fn code(site: &FaultSite) -> Vec<ProfileFrame<'_>> {
+    let one = |(function, _)| ProfileFrame {
         function: bare_name(site, function).into(),
         file: &site.path,
         offset: site.offset_bytes.0,
@@ -179,11 +181,15 @@ fn code(site: &Site) -> Vec<Frame<'_>> {
     site.nested().into_iter().map(one).collect()
 }
 
-fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
+fn add_stacks(tables: &mut ProfileTables, names: &FaultNames, faults: &[PageFault]) {
     for fault in faults {
         let kind = names.place(fault).map_or("unknown", |place| place.kind.into_str());
-        let what =
-            Frame { function: format!("[{kind}]").into(), file: "", offset: 0, is_kernel: false };
+        let what = ProfileFrame {
+            function: format!("[{kind}]").into(),
+            file: "",
+            offset: 0,
+            is_kernel: false,
+        };
         let sites = names.site(fault).into_iter().chain(callers(names, fault));
         let latency = fault.latency_ns.known().map_or(0, |ns| ns.0);
         let process = format!("process {}", fault.pid);
@@ -198,15 +204,15 @@ fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
 
 /// A document under construction.
 #[derive(Debug, Default)]
-pub(super) struct Chrome {
+pub(super) struct ChromeTrace {
     has_begun: bool,
 }
 
 const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 
-impl Chrome {
+impl ChromeTrace {
     /// Returns the next text of the document, with these faults.
-    pub(super) fn events(&mut self, names: &Names, faults: &[Fault]) -> String {
+    pub(super) fn events(&mut self, names: &FaultNames, faults: &[PageFault]) -> String {
         let mut out = String::new();
         for fault in faults {
             out.push_str(if std::mem::replace(&mut self.has_begun, true) { ",\n" } else { HEAD });
@@ -221,7 +227,7 @@ impl Chrome {
     }
 }
 
-fn event(names: &Names, fault: &Fault) -> String {
+fn event(names: &FaultNames, fault: &PageFault) -> String {
     let place = names.place(fault);
     let site = names.site(fault);
     let micros = |ns: u64| ns as f64 / 1000.0;

@@ -12,13 +12,13 @@ use fxprof_processed_profile::{
     SamplingInterval, StackHandle, StaticSchemaMarker, StaticSchemaMarkerField, StringHandle,
     ThreadHandle, Timestamp,
 };
-use pagewise_model::fault::{Fault, Names};
-use pagewise_model::run::Run;
+use pagewise_model::fault::{FaultNames, PageFault};
+use pagewise_model::run::SavedRun;
 use std::collections::HashMap;
 
 /// A profile under construction.
 #[derive(Debug)]
-pub(super) struct Firefox {
+pub(super) struct FirefoxFaults {
     profile: Profile,
     category: CategoryHandle,
     processes: HashMap<i32, ProcessHandle>,
@@ -26,7 +26,7 @@ pub(super) struct Firefox {
 }
 
 /// One fault.
-struct Mark {
+struct FaultMarker {
     mapping: StringHandle,
     category: CategoryHandle,
     /// In the order of [`FIELDS`].
@@ -46,7 +46,7 @@ const fn field(key: &'static str, label: &'static str) -> StaticSchemaMarkerFiel
     StaticSchemaMarkerField { key, label, format, flags }
 }
 
-impl StaticSchemaMarker for Mark {
+impl StaticSchemaMarker for FaultMarker {
     const UNIQUE_MARKER_TYPE_NAME: &'static str = "PageFault";
     const LOCATIONS: MarkerLocations = MarkerLocations::MARKER_CHART
         .union(MarkerLocations::MARKER_TABLE)
@@ -73,7 +73,7 @@ impl StaticSchemaMarker for Mark {
     }
 }
 
-impl Firefox {
+impl FirefoxFaults {
     /// An empty profile; name and start are set at the end.
     pub(super) fn new() -> Self {
         let start = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
@@ -83,13 +83,13 @@ impl Firefox {
         Self { profile, category, processes: HashMap::new(), threads: HashMap::new() }
     }
 
-    pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
+    pub(super) fn add(&mut self, names: &FaultNames, faults: &[PageFault]) {
         for fault in faults {
             self.add_one(names, fault);
         }
     }
 
-    fn add_one(&mut self, names: &Names, fault: &Fault) {
+    fn add_one(&mut self, names: &FaultNames, fault: &PageFault) {
         let thread = self.thread(fault);
         let at = Timestamp::from_nanos_since_reference(fault.since_first_ns.0);
         let latency = fault.latency_ns.known();
@@ -108,7 +108,7 @@ impl Firefox {
         self.profile.add_sample(thread, at, stack, took, 1);
     }
 
-    fn thread(&mut self, fault: &Fault) -> ThreadHandle {
+    fn thread(&mut self, fault: &PageFault) -> ThreadHandle {
         let start = Timestamp::from_nanos_since_reference(fault.since_first_ns.0);
         let profile = &mut self.profile;
         let process = *self.processes.entry(fault.pid).or_insert_with(|| {
@@ -119,7 +119,7 @@ impl Firefox {
         })
     }
 
-    fn mark(&mut self, names: &Names, fault: &Fault) -> Mark {
+    fn mark(&mut self, names: &FaultNames, fault: &PageFault) -> FaultMarker {
         let place = names.place(fault);
         let site = names.site(fault);
         let labels: Vec<&str> = fault.labels.iter().map(|label| label.into_str()).collect();
@@ -129,7 +129,7 @@ impl Firefox {
         };
         let what = format!("{} {}", fault.access.into_str(), fault.cause.into_str());
         let mut text = |text: &str| self.profile.intern_string(text);
-        Mark {
+        FaultMarker {
             mapping: text(&place.map_or_else(|| "unknown".to_owned(), place_name)),
             category: self.category,
             fields: [
@@ -143,7 +143,12 @@ impl Firefox {
     }
 
     /// The stack of a fault, outermost first.
-    fn stack(&mut self, thread: ThreadHandle, names: &Names, fault: &Fault) -> Option<StackHandle> {
+    fn stack(
+        &mut self,
+        thread: ThreadHandle,
+        names: &FaultNames,
+        fault: &PageFault,
+    ) -> Option<StackHandle> {
         let callers = super::callers(names, fault).rev();
         let sites = callers.chain(names.site(fault));
         let frame = |name: String| FrameInfo {
@@ -157,7 +162,7 @@ impl Firefox {
     }
 
     /// The profile of `run`.
-    pub(super) fn json(mut self, run: &Run) -> String {
+    pub(super) fn json(mut self, run: &SavedRun) -> String {
         let start = run.started_unix_ns as f64 / 1e6;
         let start = ReferenceTimestamp::from_millis_since_unix_epoch(start);
         self.profile.set_reference_timestamp(start);

@@ -9,12 +9,14 @@
 use super::{callers, site_line, source_line};
 use crate::text::escape;
 use pagewise_model::Fact;
-use pagewise_model::fault::{Access, Fault, Label, MappingKind, Names, Place, Served, Site};
+use pagewise_model::fault::{
+    AccessKind, FaultLabel, FaultNames, FaultOutcome, FaultPlace, FaultSite, MappingKind, PageFault,
+};
 use serde_json::json;
 
 /// The form of a list of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum FaultLineFormat {
     /// All fields in columns.
     Table,
     /// The columns of `pagein`.
@@ -27,8 +29,8 @@ pub(super) enum Format {
 
 /// A list under construction.
 #[derive(Debug)]
-pub(super) struct List {
-    format: Format,
+pub(super) struct FaultList {
+    format: FaultLineFormat,
     has_latency: bool,
     has_begun: bool,
 }
@@ -39,16 +41,16 @@ const TITLES: [&str; 3] = [
     "    tid what    why        served page           mapping <- instruction, labels\n",
 ];
 
-impl List {
+impl FaultList {
     /// An empty list; without a column for latencies if none were recorded.
-    pub(super) const fn new(format: Format, has_latency: bool) -> Self {
+    pub(super) const fn new(format: FaultLineFormat, has_latency: bool) -> Self {
         Self { format, has_latency, has_begun: false }
     }
 
     /// The lines of the next faults.
-    pub(super) fn lines(&mut self, names: &Names, faults: &[Fault]) -> String {
+    pub(super) fn lines(&mut self, names: &FaultNames, faults: &[PageFault]) -> String {
         let mut out = String::new();
-        if !std::mem::replace(&mut self.has_begun, true) && self.format == Format::Table {
+        if !std::mem::replace(&mut self.has_begun, true) && self.format == FaultLineFormat::Table {
             let [order, latency, rest] = TITLES;
             out.push_str(order);
             out.push_str(if self.has_latency { latency } else { "" });
@@ -58,10 +60,10 @@ impl List {
             let place = names.place(fault);
             let site = names.site(fault);
             out.push_str(&match self.format {
-                Format::Table => table(fault, place, site, self.has_latency),
-                Format::Pagein => pagein(fault, place, site),
-                Format::Json => json_line(fault, place, site, names),
-                Format::Perf => perf(fault, site, names),
+                FaultLineFormat::Table => table(fault, place, site, self.has_latency),
+                FaultLineFormat::Pagein => pagein(fault, place, site),
+                FaultLineFormat::Json => json_line(fault, place, site, names),
+                FaultLineFormat::Perf => perf(fault, site, names),
             });
             out.push('\n');
         }
@@ -73,7 +75,12 @@ fn micros(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 
-fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>, has_latency: bool) -> String {
+fn table(
+    fault: &PageFault,
+    place: Option<&FaultPlace>,
+    site: Option<&FaultSite>,
+    has_latency: bool,
+) -> String {
     let latency = match (has_latency, &fault.latency_ns) {
         (false, _) => String::new(),
         (true, Fact::Known(ns)) => format!("{:>13} ", micros(ns.0)),
@@ -96,7 +103,7 @@ fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>, has_latency:
 }
 
 /// Path and offset of the touched object, or its size if it has no path.
-fn mapping(fault: &Fault, place: Option<&Place>) -> String {
+fn mapping(fault: &PageFault, place: Option<&FaultPlace>) -> String {
     match (place.map(|place| place.path.as_str()).unwrap_or_default(), fault.offset_bytes) {
         ("", _) => "-".to_owned(),
         (path, Some(offset)) => format!("{}+{:#x}", escape(path), offset.0),
@@ -104,13 +111,13 @@ fn mapping(fault: &Fault, place: Option<&Place>) -> String {
     }
 }
 
-fn instruction(fault: &Fault, site: Option<&Site>) -> String {
+fn instruction(fault: &PageFault, site: Option<&FaultSite>) -> String {
     let name = site.map_or_else(|| "unknown".to_owned(), site_line);
     format!("{:#x} {}", fault.ip_address, escape(&name))
 }
 
-fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
-    let is_code = fault.access == Access::Execute
+fn pagein(fault: &PageFault, place: Option<&FaultPlace>, site: Option<&FaultSite>) -> String {
+    let is_code = fault.access == AccessKind::Execute
         || place.is_some_and(|place| place.kind == MappingKind::Code);
     let kind = if is_code { 'C' } else { 'D' };
     let path = site.map_or("", |site| site.path.as_str());
@@ -130,7 +137,12 @@ fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
     )
 }
 
-fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &Names) -> String {
+fn json_line(
+    fault: &PageFault,
+    place: Option<&FaultPlace>,
+    site: Option<&FaultSite>,
+    names: &FaultNames,
+) -> String {
     let source = site.and_then(|site| site.source.as_ref());
     let line = json!({
         "order": fault.order,
@@ -163,13 +175,13 @@ fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &
 
 /// An event as `perf script` prints one with a call chain. Command names are not recorded; such a process
 /// appears as `:PID`. Addresses of callers are offsets in their files.
-fn perf(fault: &Fault, site: Option<&Site>, names: &Names) -> String {
+fn perf(fault: &PageFault, site: Option<&FaultSite>, names: &FaultNames) -> String {
     let event = match fault.served {
-        Served::Minor => "minor-faults",
-        Served::Major => "major-faults",
-        Served::No | Served::Unknown => "page-faults",
+        FaultOutcome::Minor => "minor-faults",
+        FaultOutcome::Major => "major-faults",
+        FaultOutcome::No | FaultOutcome::Unknown => "page-faults",
     };
-    let mode = if fault.labels.contains(&Label::KernelMode) { 'k' } else { 'u' };
+    let mode = if fault.labels.contains(&FaultLabel::KernelMode) { 'k' } else { 'u' };
     let (pid, ns) = (fault.pid, fault.since_first_ns.0);
     let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
     let mut out = format!(
@@ -178,7 +190,7 @@ fn perf(fault: &Fault, site: Option<&Site>, names: &Names) -> String {
         fault.tid,
         1
     );
-    let mut frame = |address: u64, site: Option<&Site>| {
+    let mut frame = |address: u64, site: Option<&FaultSite>| {
         for inlined in site.iter().flat_map(|site| &site.inlined) {
             out.push_str(&format!("\t{address:16x} {} (inlined)\n", escape(&inlined.function)));
         }

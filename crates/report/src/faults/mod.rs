@@ -11,21 +11,21 @@ mod firefox;
 mod list;
 mod pages;
 
-pub use export::{Export, Form};
+pub use export::{FaultExport, FaultListForm};
 
 use crate::number::{count, counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use crate::symbol::readable;
-use crate::table::{Align, Cell, Table};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use account::account;
 pub(crate) use causes::caller_rows;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::fault::{
-    Broken, Fault, FaultReport, FunctionTally, GroupTally, Interpreter, Names, Place, PlaceTally,
-    Site, SourceLine, Step, Tally, UnnamedFile,
+    BrokenBudget, FaultNames, FaultPlace, FaultReport, FaultSite, FaultTally, FunctionTally,
+    GroupTally, PageFault, PlaceTally, RecordingMethod, ScriptInterpreter, SourceLine, UnnamedFile,
 };
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Fact, Nanos};
 
 /// The first minor version of Python 3 that writes a map of its functions.
@@ -36,8 +36,8 @@ const NOT_IN_THE_KERNEL: &str =
     "faults of the kernel for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON";
 
 /// The verdict on the faults of a run in one sentence.
-pub(crate) fn headline(run: &Run) -> String {
-    let Some(Body::Faults(report)) = &run.body else {
+pub(crate) fn headline(run: &SavedRun) -> String {
+    let Some(RunBody::Faults(report)) = &run.body else {
         return "no faults were recorded".to_owned();
     };
     let total = &report.total;
@@ -70,18 +70,18 @@ pub(crate) fn timed_wall(report: &FaultReport) -> Option<Nanos> {
 
 /// One line for a broken budget.
 #[must_use]
-pub fn broken_line(broken: &Broken) -> String {
+pub fn broken_line(broken: &BrokenBudget) -> String {
     match broken {
-        Broken::Faults { found, most } => {
+        BrokenBudget::Faults { found, most } => {
             format!("{} page faults, {} allowed", count(*found), count(*most))
         }
-        Broken::MajorFaults { found, most } => {
+        BrokenBudget::MajorFaults { found, most } => {
             format!("{} major faults, {} allowed", count(*found), count(*most))
         }
-        Broken::TouchedPages { found, most } => {
+        BrokenBudget::TouchedPages { found, most } => {
             format!("{} pages faulted on, {} allowed", count(*found), count(*most))
         }
-        Broken::Time { found_ns, most_ns } => {
+        BrokenBudget::Time { found_ns, most_ns } => {
             format!("{found_ns} in page faults, {most_ns} allowed")
         }
     }
@@ -89,8 +89,8 @@ pub fn broken_line(broken: &Broken) -> String {
 
 /// The faults of a run as lines.
 #[must_use]
-pub fn faults_section(report: &FaultReport) -> Document {
-    let mut page = Document::default();
+pub fn faults_section(report: &FaultReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     figures(report, &mut page);
     let wall = timed_wall(report);
     page.section(groups("what was done", &report.by_access, |k| k.into_str().into(), wall));
@@ -112,7 +112,7 @@ pub(crate) fn share(time: Nanos, of: Nanos) -> f64 {
     time.0 as f64 / of.0 as f64
 }
 
-fn figures(report: &FaultReport, page: &mut Document) {
+fn figures(report: &FaultReport, page: &mut ReportDocument) {
     let latency = match &report.latency {
         Fact::Known(l) => format!(
             "half took at most {}, 99% {}, 99.9% {}, the longest {}",
@@ -143,7 +143,7 @@ fn figures(report: &FaultReport, page: &mut Document) {
     page.item("recorded", &recorded(report));
     circumstances(report, page);
     if !report.is_complete() {
-        page.item_tone("incomplete", &incomplete(report), Tone::Warn);
+        page.item_tone("incomplete", &incomplete(report), TextTone::Warn);
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn doubts(report: &FaultReport) -> Vec<String> {
     if !report.is_complete() {
         found.push(incomplete(report));
     }
-    if report.step == Step::PerfUser {
+    if report.step == RecordingMethod::PerfUser {
         found.push(NOT_IN_THE_KERNEL.to_owned());
     }
     found.extend(report.exact.iter().flat_map(exact::left));
@@ -176,7 +176,7 @@ pub(crate) fn touched(report: &FaultReport) -> Option<String> {
 }
 
 /// Adds other facts that affect how to read the figures.
-fn circumstances(report: &FaultReport, page: &mut Document) {
+fn circumstances(report: &FaultReport, page: &mut ReportDocument) {
     if report.has_error_codes {
         page.item("what and why", "the processor's error code of each fault (tracepoints)");
     }
@@ -194,7 +194,7 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
         }
     }
     for unnamed in &report.unnamed_files {
-        page.item_tone("not named", &unnamed_text(unnamed), Tone::Warn);
+        page.item_tone("not named", &unnamed_text(unnamed), TextTone::Warn);
     }
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
@@ -213,8 +213,8 @@ pub fn unnamed_text(unnamed: &UnnamedFile) -> String {
 /// Whether an interpreter named its functions, or how to make it do so. `is_attached` if the process was
 /// already running. `None` if the interpreter can name functions, but had no need to.
 #[must_use]
-pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> Option<String> {
-    let Interpreter { name, functions, has_map } = interpreter;
+pub fn scripts(interpreter: &ScriptInterpreter, is_attached: bool) -> Option<String> {
+    let ScriptInterpreter { name, functions, has_map } = interpreter;
     if *functions > 0 {
         let functions = counted(*functions, "function", "functions");
         return Some(format!("{functions} named by {name}; a line is where a function begins"));
@@ -251,8 +251,10 @@ fn recorded(report: &FaultReport) -> String {
         false => "the start of each fault, the end of major ones,",
     };
     match report.step {
-        Step::PerfUser => format!("{what} in user mode (perf events); {NOT_IN_THE_KERNEL}"),
-        Step::PerfAll => format!("{what} in user mode and in the kernel (perf events)"),
+        RecordingMethod::PerfUser => {
+            format!("{what} in user mode (perf events); {NOT_IN_THE_KERNEL}")
+        }
+        RecordingMethod::PerfAll => format!("{what} in user mode and in the kernel (perf events)"),
     }
 }
 
@@ -268,20 +270,20 @@ fn incomplete(report: &FaultReport) -> String {
 /// A table of tallies by name; with times only if there is a wall time to compare them with.
 fn tallies(
     title: &'static str,
-    rows: impl Iterator<Item = (String, Tally)>,
+    rows: impl Iterator<Item = (String, FaultTally)>,
     wall: Option<Nanos>,
-) -> Document {
-    let mut columns = vec![(title, Align::Name), ("faults", Align::Right)];
+) -> ReportDocument {
+    let mut columns = vec![(title, ColumnAlignment::Name), ("faults", ColumnAlignment::Right)];
     if wall.is_some() {
-        columns.extend([("time", Align::Decimal), ("of wall", Align::Decimal)]);
+        columns.extend([("time", ColumnAlignment::Decimal), ("of wall", ColumnAlignment::Decimal)]);
     }
-    columns.push(("again", Align::Right));
-    let mut table = Table::new(&columns);
+    columns.push(("again", ColumnAlignment::Right));
+    let mut table = ReportTable::new(&columns);
     for (name, tally) in rows {
-        let mut cells = vec![Cell::from(name), count(tally.faults).into()];
+        let mut cells = vec![TableCell::from(name), count(tally.faults).into()];
         if let Some(wall) = wall {
             let share = percent(share(tally.time_ns, wall));
-            cells.extend([Cell::from(tally.time_ns.to_string()), share.into()]);
+            cells.extend([TableCell::from(tally.time_ns.to_string()), share.into()]);
         }
         cells.push(count(tally.again_faults).into());
         table.row(cells);
@@ -294,12 +296,12 @@ fn groups<K: Copy>(
     groups: &[GroupTally<K>],
     label: impl Fn(K) -> String,
     wall: Option<Nanos>,
-) -> Document {
+) -> ReportDocument {
     let rows = groups.iter().map(|group| (label(group.kind), group.tally));
     tallies(title, rows, wall)
 }
 
-fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
+fn places(places: &[PlaceTally], wall: Option<Nanos>) -> ReportDocument {
     let rows = places.iter().take(LISTED).map(|one| (place_name(&one.place), one.tally));
     tallies("touched mapping", rows, wall)
 }
@@ -307,23 +309,23 @@ fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
 /// The first of these functions, formatted by `name`.
 pub(crate) fn function_rows(
     functions: &[FunctionTally],
-    name: fn(&Site) -> String,
-) -> impl Iterator<Item = (String, Tally)> {
+    name: fn(&FaultSite) -> String,
+) -> impl Iterator<Item = (String, FaultTally)> {
     functions.iter().take(LISTED).map(move |one| (name(&one.site), one.tally))
 }
 
-fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
-    let mut page = Document::default();
+fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(tallies("touching function", function_rows(functions, site_line), wall));
     if !functions.is_empty() {
         let text = "the function that contains the instruction, not its caller";
-        page.para(text, 2, Tone::Faint);
+        page.para(text, 2, TextTone::Faint);
     }
     page
 }
 
 /// The object at an address, after the path of its file.
-pub(crate) fn place_name(place: &Place) -> String {
+pub(crate) fn place_name(place: &FaultPlace) -> String {
     let kind = place.kind.into_str();
     match place.path.as_str() {
         "" => kind.to_owned(),
@@ -332,25 +334,28 @@ pub(crate) fn place_name(place: &Place) -> String {
 }
 
 /// The callers of a fault's instruction, innermost first; empty if the stack was not recorded.
-fn callers<'a>(names: &'a Names, fault: &Fault) -> impl DoubleEndedIterator<Item = &'a Site> {
+fn callers<'a>(
+    names: &'a FaultNames,
+    fault: &PageFault,
+) -> impl DoubleEndedIterator<Item = &'a FaultSite> {
     let stack = fault.stack.and_then(|number| names.stacks.get(number as usize));
     let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
     frames.iter().filter_map(|number| names.frames.get(*number as usize))
 }
 
 /// The names of the callers; `None` if the stack was not recorded.
-fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
+fn caller_names(names: &FaultNames, fault: &PageFault) -> Option<Vec<String>> {
     fault.stack.map(|_| callers(names, fault).flat_map(nested_names).collect())
 }
 
 /// The innermost function with the file name, or the position of the instruction.
-pub(crate) fn site_name(site: &Site) -> String {
+pub(crate) fn site_name(site: &FaultSite) -> String {
     let inlined = site.inlined.first().map(|one| one.function.as_str());
     function_name(site, inlined.or(site.function.as_deref()))
 }
 
 /// One function of a site, in the format of [`site_name`].
-fn function_name(site: &Site, function: Option<&str>) -> String {
+fn function_name(site: &FaultSite, function: Option<&str>) -> String {
     match (function, last_part(&site.path)) {
         (Some(function), "") => readable(function).into_owned(),
         (Some(function), file) => format!("{} ({file})", readable(function)),
@@ -360,13 +365,13 @@ fn function_name(site: &Site, function: Option<&str>) -> String {
 }
 
 /// The names of the functions of a site, the innermost first.
-fn nested_names(site: &Site) -> Vec<String> {
+fn nested_names(site: &FaultSite) -> Vec<String> {
     let nested = site.nested().into_iter();
     nested.map(|(function, _)| function_name(site, function)).collect()
 }
 
 /// The innermost function with its source line, if known, and the functions that it is inlined into.
-pub(crate) fn site_line(site: &Site) -> String {
+pub(crate) fn site_line(site: &FaultSite) -> String {
     let nested = site.nested().into_iter().enumerate();
     let names = nested.map(|(nth, (function, line))| match nth {
         0 => with_line(&site_name(site), line),
@@ -376,7 +381,7 @@ pub(crate) fn site_line(site: &Site) -> String {
 }
 
 /// A shorter [`site_line`]: the inlined function, and the function that holds its code.
-pub(crate) fn site_brief(site: &Site) -> String {
+pub(crate) fn site_brief(site: &FaultSite) -> String {
     match site.nested().as_slice() {
         [first, .., last] => {
             format!("{} in {}", function_line(first.0, first.1), function_line(last.0, last.1))

@@ -9,15 +9,15 @@
 
 use super::causes;
 use super::{place_name, site_line, timed_wall};
-use crate::chart::{PageMap, PageRow, Pages};
+use crate::chart::{PageMap, PagePanel, PageRow};
 use crate::number::{count, counted, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::shell::start_line;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
-use pagewise_model::body::Body;
-use pagewise_model::fault::{Fault, FaultReport, Names, Tally};
-use pagewise_model::run::Run;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::body::RunBody;
+use pagewise_model::fault::{FaultNames, FaultReport, FaultTally, PageFault};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -35,8 +35,8 @@ const MOST_PANELS: usize = 16;
 
 /// First touches under construction.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
-    mappings: HashMap<Mapping, Touches>,
+pub(super) struct TouchedMappings {
+    mappings: HashMap<Mapping, PageTouches>,
     last: Nanos,
 }
 
@@ -45,10 +45,10 @@ type Mapping = (String, Option<i32>);
 
 /// First touch of each page, by its offset or address.
 #[derive(Debug, Default)]
-struct Touches(BTreeMap<u64, Nanos>);
+struct PageTouches(BTreeMap<u64, Nanos>);
 
-impl Touched {
-    pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
+impl TouchedMappings {
+    pub(super) fn add(&mut self, names: &FaultNames, faults: &[PageFault]) {
         for fault in faults {
             let Some(place) = names.place(fault) else { continue };
             let process = fault.offset_bytes.is_none().then_some(fault.pid);
@@ -61,27 +61,27 @@ impl Touched {
     }
 
     /// The page of `run`.
-    pub(super) fn page(&self, run: &Run) -> String {
+    pub(super) fn page(&self, run: &SavedRun) -> String {
         let size = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
-        let mut page = Document::default();
+        let mut page = ReportDocument::default();
         page.figure(self.map(size, run).draw());
-        if let Some(Body::Faults(report)) = &run.body {
+        if let Some(RunBody::Faults(report)) = &run.body {
             page.append(tables(report));
         }
         let text = "Each cell is a page that was faulted on. Pages mapped around a fault, or populated, have no cell.";
-        page.para(text, 0, Tone::Faint);
+        page.para(text, 0, TextTone::Faint);
         crate::run::page(run, page)
     }
 
-    fn map(&self, page: Bytes, run: &Run) -> PageMap {
-        let mut all: Vec<(&Mapping, &Touches)> = self.mappings.iter().collect();
+    fn map(&self, page: Bytes, run: &SavedRun) -> PageMap {
+        let mut all: Vec<(&Mapping, &PageTouches)> = self.mappings.iter().collect();
         all.sort_by_key(|(mapping, touches)| (std::cmp::Reverse(touches.0.len()), *mapping));
         let left = all.split_off(all.len().min(MOST_PANELS));
         let processes: BTreeSet<i32> = self.mappings.keys().filter_map(|(_, pid)| *pid).collect();
         let several = processes.len() > 1;
         let room = (ROWS_IN_ALL / all.len().max(1)).clamp(LEAST_ROWS, MOST_ROWS);
         let scale = self.scale();
-        let panel = |((name, pid), touches): &(&Mapping, &Touches)| {
+        let panel = |((name, pid), touches): &(&Mapping, &PageTouches)| {
             let of =
                 pid.filter(|_| several).map_or_else(String::new, |pid| format!(", process {pid}"));
             let by = if pid.is_none() { "offset" } else { "address" };
@@ -107,26 +107,26 @@ impl Touched {
 
 /// The scale of times.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Scale {
+struct TimeScale {
     last: Nanos,
     is_log: bool,
 }
 
-impl Scale {
+impl TimeScale {
     /// Position of a time, from 0 to 1.
     fn share(self, at: Nanos) -> f64 {
         match self.is_log {
-            true => Pages::time_share(at, self.last),
+            true => PagePanel::time_share(at, self.last),
             false => at.0 as f64 / self.last.0.max(1) as f64,
         }
     }
 }
 
-impl Touched {
+impl TouchedMappings {
     /// The scale on which times are spread more evenly.
-    fn scale(&self) -> Scale {
-        let [linear, log] = [false, true].map(|is_log| Scale { last: self.last, is_log });
-        let filled = |scale: Scale| {
+    fn scale(&self) -> TimeScale {
+        let [linear, log] = [false, true].map(|is_log| TimeScale { last: self.last, is_log });
+        let filled = |scale: TimeScale| {
             let times = self.mappings.values().flat_map(|touches| touches.0.values());
             let mut parts = [0_u64; PARTS_OF_SCALE];
             for at in times {
@@ -140,9 +140,15 @@ impl Touched {
     }
 }
 
-impl Touches {
+impl PageTouches {
     /// The picture with rows by offset or address, on this scale and with at most `room` rows.
-    fn panel(&self, title: String, by: &str, page: Bytes, (scale, room): (Scale, usize)) -> Pages {
+    fn panel(
+        &self,
+        title: String,
+        by: &str,
+        page: Bytes,
+        (scale, room): (TimeScale, usize),
+    ) -> PagePanel {
         let pages_a_cell = self.pages_a_cell(page, room);
         let cell_bytes = page.0.max(1).saturating_mul(pages_a_cell);
         let mut cells: BTreeMap<u64, (Nanos, u64)> = BTreeMap::new();
@@ -168,7 +174,7 @@ impl Touches {
             n => format!("each cell is {} pages", count(n)),
         };
         let pages = counted(self.0.len() as u64, "page", "pages");
-        Pages {
+        PagePanel {
             title,
             detail: format!("{pages}; {each}; rows by {by}"),
             rows: rows.into_values().collect(),
@@ -189,9 +195,9 @@ impl Touches {
     }
 }
 
-fn tables(report: &FaultReport) -> Document {
+fn tables(report: &FaultReport) -> ReportDocument {
     let wall = timed_wall(report);
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     let phases =
         report.by_phase.iter().map(|group| (group.kind.into_str().to_owned(), group.tally));
     page.append(table("When they came", phases, wall));
@@ -200,7 +206,7 @@ fn tables(report: &FaultReport) -> Document {
             page.append(table("Callers", causes::caller_rows(callers, site_line), wall));
         }
         Fact::Missing(why) => {
-            page.para(&format!("callers are not known: {why}"), 0, Tone::Faint);
+            page.para(&format!("callers are not known: {why}"), 0, TextTone::Faint);
         }
     }
     let places = report.places.iter().map(|one| (place_name(&one.place), one.tally));
@@ -208,7 +214,7 @@ fn tables(report: &FaultReport) -> Document {
     let churn = report.churn.by_reason.iter().map(|g| (g.kind.into_str().to_owned(), g.tally));
     page.append(table("Pages faulted on again", churn, wall));
     for saving in &report.savings {
-        page.para(&causes::saving_line(saving, report.wall_ns), 0, Tone::Plain);
+        page.para(&causes::saving_line(saving, report.wall_ns), 0, TextTone::Plain);
     }
     page
 }
@@ -216,16 +222,20 @@ fn tables(report: &FaultReport) -> Document {
 /// A table of tallies, with times if they are known; empty without rows.
 fn table(
     title: &str,
-    rows: impl Iterator<Item = (String, Tally)>,
+    rows: impl Iterator<Item = (String, FaultTally)>,
     wall: Option<Nanos>,
-) -> Document {
-    let mut columns = vec![("", Align::Name), ("faults", Align::Right), ("major", Align::Right)];
+) -> ReportDocument {
+    let mut columns = vec![
+        ("", ColumnAlignment::Name),
+        ("faults", ColumnAlignment::Right),
+        ("major", ColumnAlignment::Right),
+    ];
     if wall.is_some() {
-        columns.extend([("time", Align::Right), ("of wall", Align::Right)]);
+        columns.extend([("time", ColumnAlignment::Right), ("of wall", ColumnAlignment::Right)]);
     }
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for (name, tally) in rows {
-        let mut row: Vec<Cell> =
+        let mut row: Vec<TableCell> =
             vec![name.into(), count(tally.faults).into(), count(tally.major_faults).into()];
         if let Some(wall) = wall {
             let share = percent(super::share(tally.time_ns, wall));
@@ -233,7 +243,7 @@ fn table(
         }
         table.row(row);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     if !table.is_empty() {
         page.heading(title);
         page.table(table);

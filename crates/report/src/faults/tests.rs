@@ -1,32 +1,35 @@
-use super::export::Folded;
-use super::list::{Format, List};
+use super::export::FoldedFaults;
+use super::list::{FaultLineFormat, FaultList};
 use super::*;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{Access, Cause, Inlined, Label, MappingKind, Served, Stack, StackEnd};
+use pagewise_model::fault::{
+    AccessKind, CallerStack, FaultCause, FaultLabel, FaultOutcome, InlinedFunction, MappingKind,
+    StackEnd,
+};
 use pagewise_model::run::RunKind;
 
-fn names() -> Names {
-    let place = |kind, path: &str| Place { kind, path: path.into() };
-    let site = |function: Option<&str>, path: &str, offset| Site {
+fn names() -> FaultNames {
+    let place = |kind, path: &str| FaultPlace { kind, path: path.into() };
+    let site = |function: Option<&str>, path: &str, offset| FaultSite {
         function: function.map(Into::into),
         path: path.into(),
         offset_bytes: Bytes(offset),
-        ..Site::default()
+        ..FaultSite::default()
     };
-    Names {
+    FaultNames {
         places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
         sites: vec![site(Some("_dl_start"), "/lib/ld.so", 0x1080), site(None, "", 0x7f00)],
         frames: vec![site(Some("fill all"), "/bin/x", 1), site(Some("main"), "/bin/x", 2)],
-        stacks: vec![Stack { frames: vec![0, 1, 99], end: StackEnd::Outermost }],
+        stacks: vec![CallerStack { frames: vec![0, 1, 99], end: StackEnd::Outermost }],
     }
 }
 
-fn run() -> Run {
-    Run::new(RunKind::Faults, "r".into(), 0, vec!["/bin/x y".into(), "z".into()])
+fn run() -> SavedRun {
+    SavedRun::new(RunKind::Faults, "r".into(), 0, vec!["/bin/x y".into(), "z".into()])
 }
 
-fn fault(order: u64, place: u32, site: u32) -> Fault {
-    Fault {
+fn fault(order: u64, place: u32, site: u32) -> PageFault {
+    PageFault {
         order,
         since_first_ns: Nanos(order * 1500),
         latency_ns: Fact::Known(Nanos(1400)),
@@ -34,28 +37,29 @@ fn fault(order: u64, place: u32, site: u32) -> Fault {
         tid: 8,
         page_address: 0x7f00_0000_1000,
         ip_address: 0x7f00_0000_1080,
-        access: Access::Write,
-        cause: Cause::Absent,
-        served: Served::Minor,
+        access: AccessKind::Write,
+        cause: FaultCause::Absent,
+        served: FaultOutcome::Minor,
         page_bytes: Some(Bytes(4096)),
         offset_bytes: (place == 0).then_some(Bytes(0x1000)),
         place,
         site,
         stack: None,
-        labels: vec![Label::Again],
+        labels: vec![FaultLabel::Again],
     }
 }
 
 #[test]
 fn pagein_has_the_columns_of_the_figure() {
-    let lines = List::new(Format::Pagein, true).lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)]);
+    let lines = FaultList::new(FaultLineFormat::Pagein, true)
+        .lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)]);
     let want = "   0 0x7F0000001000 C            0 0x7F0000001080: _dl_start (in /lib/ld.so)\n   \
                 1 0x7F0000001000 D         1500 0x7F0000001080: (within no file)\n";
     assert_eq!(lines, want);
 }
 
 /// As [`names`], with a source line for the first instruction.
-fn names_with_line() -> Names {
+fn names_with_line() -> FaultNames {
     let mut names = names();
     names.sites[0].source = Some(SourceLine { file: "/src/elf/rtld.c".into(), line: 511 });
     names
@@ -63,10 +67,10 @@ fn names_with_line() -> Names {
 
 #[test]
 fn a_line_of_source_stands_with_the_function() {
-    let lines = |format| List::new(format, true).lines(&names_with_line(), &[fault(0, 0, 0)]);
-    assert!(lines(Format::Pagein).ends_with(": _dl_start (rtld.c:511)\n"));
-    assert!(lines(Format::Table).contains(" _dl_start (ld.so) rtld.c:511 again"));
-    let line: serde_json::Value = serde_json::from_str(&lines(Format::Json)).unwrap();
+    let lines = |format| FaultList::new(format, true).lines(&names_with_line(), &[fault(0, 0, 0)]);
+    assert!(lines(FaultLineFormat::Pagein).ends_with(": _dl_start (rtld.c:511)\n"));
+    assert!(lines(FaultLineFormat::Table).contains(" _dl_start (ld.so) rtld.c:511 again"));
+    let line: serde_json::Value = serde_json::from_str(&lines(FaultLineFormat::Json)).unwrap();
     assert_eq!(
         (&line["source_file"], &line["source_line"]),
         (&"/src/elf/rtld.c".into(), &511.into())
@@ -74,9 +78,9 @@ fn a_line_of_source_stands_with_the_function() {
 }
 
 /// As [`names`]; the first instruction is in `inner`, inlined into `outer`, inlined into its function.
-fn names_with_inlined() -> Names {
+fn names_with_inlined() -> FaultNames {
     let mut names = names_with_line();
-    let inlined = |function: &str, file: &str, line| Inlined {
+    let inlined = |function: &str, file: &str, line| InlinedFunction {
         function: function.into(),
         called_at: Some(SourceLine { file: file.into(), line }),
     };
@@ -89,32 +93,32 @@ fn names_with_inlined() -> Names {
 fn inlined_functions_are_frames_between_the_line_and_the_function() {
     let names = names_with_inlined();
     assert_eq!(site_brief(&names.sites[0]), "inner rtld.c:511 in _dl_start do.h:20");
-    let one = Fault { stack: Some(0), ..fault(0, 1, 0) };
-    let lines = |format| List::new(format, true).lines(&names, std::slice::from_ref(&one));
-    let table = lines(Format::Table);
+    let one = PageFault { stack: Some(0), ..fault(0, 1, 0) };
+    let lines = |format| FaultList::new(format, true).lines(&names, std::slice::from_ref(&one));
+    let table = lines(FaultLineFormat::Table);
     assert!(
         table.contains(" inner (ld.so) rtld.c:511 in outer dl.h:9 in _dl_start do.h:20 "),
         "{table}"
     );
-    assert!(lines(Format::Pagein).ends_with(": inner (rtld.c:511)\n"));
-    let perf = lines(Format::Perf);
+    assert!(lines(FaultLineFormat::Pagein).ends_with(": inner (rtld.c:511)\n"));
+    let perf = lines(FaultLineFormat::Perf);
     let frames: Vec<&str> =
         perf.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
     assert_eq!(frames, ["inner", "outer", "_dl_start", "fill", "main"]);
     assert!(perf.contains(" inner (inlined)\n") && perf.contains(" _dl_start (/lib/ld.so)\n"));
-    let line: serde_json::Value = serde_json::from_str(&lines(Format::Json)).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&lines(FaultLineFormat::Json)).unwrap();
     assert_eq!(
         (&line["function"], &line["inlined"][1]["called_at"]["line"]),
         (&"_dl_start".into(), &20.into())
     );
-    let mut folded = Folded::new(false);
+    let mut folded = FoldedFaults::new(false);
     folded.add(&names, &[one]);
     assert_eq!(folded.lines(&run()), "x_y;main;fill_all;_dl_start;outer;inner;[heap] 1\n");
 }
 
 #[test]
 fn the_table_says_who_touched_what() {
-    let mut list = List::new(Format::Table, true);
+    let mut list = FaultList::new(FaultLineFormat::Table, true);
     let lines = list.lines(&names(), &[fault(0, 0, 0)]);
     assert!(lines.starts_with(TITLES_START), "{lines}");
     assert!(lines.contains("code /lib/ld.so+0x1000 <- 0x7f0000001080 _dl_start (ld.so) again"));
@@ -125,8 +129,8 @@ fn the_table_says_who_touched_what() {
 fn without_latencies_the_table_has_no_column_for_them() {
     let mut one = fault(0, 0, 0);
     one.latency_ns = Fact::missing("not recorded");
-    let with = List::new(Format::Table, true).lines(&names(), &[one.clone()]);
-    let without = List::new(Format::Table, false).lines(&names(), &[one]);
+    let with = FaultList::new(FaultLineFormat::Table, true).lines(&names(), &[one.clone()]);
+    let without = FaultList::new(FaultLineFormat::Table, false).lines(&names(), &[one]);
     let widths = |text: &str| text.lines().map(str::len).collect::<Vec<_>>();
     assert!(with.contains("latency us") && !without.contains("latency"), "{without}");
     assert_eq!(widths(&with), widths(&without).iter().map(|w| w + 14).collect::<Vec<_>>());
@@ -139,7 +143,7 @@ const TITLES_START: &str = "   order";
 fn json_lines_tell_a_missing_latency_with_its_reason() {
     let mut one = fault(0, 0, 0);
     one.latency_ns = Fact::missing("not allowed");
-    let lines = List::new(Format::Json, true).lines(&names(), &[one, fault(1, 9, 9)]);
+    let lines = FaultList::new(FaultLineFormat::Json, true).lines(&names(), &[one, fault(1, 9, 9)]);
     let parsed: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(parsed[0]["latency_missing"], "not allowed");
@@ -153,15 +157,15 @@ fn json_lines_tell_a_missing_latency_with_its_reason() {
 fn folded_stacks_add_up() {
     let all = [fault(0, 0, 0), fault(1, 0, 0), fault(2, 1, 1)];
     let lines = |by_time| {
-        let mut folded = Folded::new(by_time);
+        let mut folded = FoldedFaults::new(by_time);
         folded.add(&names(), &all);
         folded.lines(&run())
     };
     let [first, second] = ["x_y;[no_stack];_dl_start;[code]", "x_y;[no_stack];0x7f00;[heap]"];
     assert_eq!(lines(false), format!("{second} 1\n{first} 2\n"));
     assert_eq!(lines(true), format!("{second} 1400\n{first} 2800\n"));
-    let mut folded = Folded::new(false);
-    folded.add(&names(), &[Fault { stack: Some(0), ..fault(0, 1, 0) }]);
+    let mut folded = FoldedFaults::new(false);
+    folded.add(&names(), &[PageFault { stack: Some(0), ..fault(0, 1, 0) }]);
     assert_eq!(folded.lines(&run()), "x_y;main;fill_all;_dl_start;[heap] 1\n");
 }
 
@@ -171,19 +175,24 @@ fn hostile_names_are_spelled_out() {
     names.sites[0].function = Some("evil\x1b[2J;a b".into());
     names.sites[0].path = "/tmp/\x07x".into();
     names.sites[0].source.as_mut().unwrap().file = "\x1b[2J".into();
-    for format in [Format::Pagein, Format::Table, Format::Json, Format::Perf] {
-        let lines = List::new(format, true).lines(&names, &[fault(0, 0, 0)]);
+    for format in [
+        FaultLineFormat::Pagein,
+        FaultLineFormat::Table,
+        FaultLineFormat::Json,
+        FaultLineFormat::Perf,
+    ] {
+        let lines = FaultList::new(format, true).lines(&names, &[fault(0, 0, 0)]);
         assert!(!lines.contains(['\x1b', '\x07']), "{lines}");
     }
-    let mut folded = Folded::new(false);
+    let mut folded = FoldedFaults::new(false);
     folded.add(&names, &[fault(0, 0, 0)]);
     assert_eq!(folded.lines(&run()).matches(';').count(), 3);
 }
 
 #[test]
 fn a_broken_budget_is_one_line() {
-    let line = broken_line(&Broken::Faults { found: 1234, most: 1000 });
+    let line = broken_line(&BrokenBudget::Faults { found: 1234, most: 1000 });
     assert_eq!(line, "1,234 page faults, 1,000 allowed");
-    let line = broken_line(&Broken::Time { found_ns: Nanos(2_000), most_ns: Nanos(1_000) });
+    let line = broken_line(&BrokenBudget::Time { found_ns: Nanos(2_000), most_ns: Nanos(1_000) });
     assert_eq!(line, "2.0 us in page faults, 1.0 us allowed");
 }

@@ -1,12 +1,12 @@
 //! All parts of each process; pages show them in details that a reader can open.
 
 use crate::number::percent;
-use crate::page::Document;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::Bytes;
-use pagewise_model::memory_account::{Evidence, MemoryAccount, Part, ProcessAccount};
+use pagewise_model::memory_account::{MemoryAccount, MemoryPart, OwnerEvidence, ProcessAccount};
 
-pub(super) fn add_details(account: &MemoryAccount, page: &mut Document) {
+pub(super) fn add_details(account: &MemoryAccount, page: &mut ReportDocument) {
     for process in &account.processes {
         let title = format!("all parts of {} ({})", process.name, process.pid);
         page.details(&title, parts(process).into());
@@ -15,16 +15,16 @@ pub(super) fn add_details(account: &MemoryAccount, page: &mut Document) {
     }
 }
 
-fn parts(process: &ProcessAccount) -> Table {
-    let mut table = Table::new(&[
-        ("kind", Align::Left),
-        ("name", Align::Name),
-        ("proportional", Align::Decimal),
-        ("", Align::Left),
-        ("resident", Align::Decimal),
-        ("huge", Align::Decimal),
-        ("referenced", Align::Decimal),
-        ("known by", Align::Left),
+fn parts(process: &ProcessAccount) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("kind", ColumnAlignment::Left),
+        ("name", ColumnAlignment::Name),
+        ("proportional", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Left),
+        ("resident", ColumnAlignment::Decimal),
+        ("huge", ColumnAlignment::Decimal),
+        ("referenced", ColumnAlignment::Decimal),
+        ("known by", ColumnAlignment::Left),
     ]);
     for part in &process.parts {
         table.row(cells(part, process.pss_bytes));
@@ -33,14 +33,14 @@ fn parts(process: &ProcessAccount) -> Table {
 }
 
 /// The largest mappings, each in parts by address.
-fn map(process: &ProcessAccount) -> Table {
-    let mut table = Table::new(&[
-        ("address", Align::Left),
-        ("size", Align::Decimal),
-        ("resident", Align::Decimal),
-        ("referenced", Align::Decimal),
-        ("parts by address, full where all is resident", Align::Left),
-        ("name", Align::Name),
+fn map(process: &ProcessAccount) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("address", ColumnAlignment::Left),
+        ("size", ColumnAlignment::Decimal),
+        ("resident", ColumnAlignment::Decimal),
+        ("referenced", ColumnAlignment::Decimal),
+        ("parts by address, full where all is resident", ColumnAlignment::Left),
+        ("name", ColumnAlignment::Name),
     ]);
     for strip in &process.map {
         let cells: String = strip.cells.iter().map(|percent| shade(*percent)).collect();
@@ -52,7 +52,7 @@ fn map(process: &ProcessAccount) -> Table {
             cells,
             strip.name.clone(),
         ];
-        table.row(row.map(Cell::from).to_vec());
+        table.row(row.map(TableCell::from).to_vec());
     }
     table
 }
@@ -68,14 +68,14 @@ const fn shade(percent: u8) -> char {
     }
 }
 
-fn cells(part: &Part, whole: Bytes) -> Vec<Cell> {
+fn cells(part: &MemoryPart, whole: Bytes) -> Vec<TableCell> {
     let share = part.pss_bytes.0 as f64 / whole.0.max(1) as f64;
     let size = |bytes: Bytes| if bytes.0 == 0 { String::new() } else { bytes.to_string() };
     vec![
         part.kind.into_str().into(),
         part.name.as_str().into(),
-        Cell::from(part.pss_bytes.to_string()).hover(percent(share)),
-        Cell::bar(share),
+        TableCell::from(part.pss_bytes.to_string()).hover(percent(share)),
+        TableCell::bar(share),
         size(part.rss_bytes).into(),
         size(part.huge_bytes).into(),
         size(part.referenced_bytes).into(),
@@ -83,12 +83,12 @@ fn cells(part: &Part, whole: Bytes) -> Vec<Cell> {
     ]
 }
 
-const fn evidence(evidence: Evidence) -> &'static str {
+const fn evidence(evidence: OwnerEvidence) -> &'static str {
     match evidence {
-        Evidence::Name => "its mapping's name",
-        Evidence::Mark => "a mark in it",
-        Evidence::Caller => "the code that mapped it",
-        Evidence::Exclusion => "no other owner",
-        Evidence::Nothing => "",
+        OwnerEvidence::Name => "its mapping's name",
+        OwnerEvidence::Mark => "a mark in it",
+        OwnerEvidence::Caller => "the code that mapped it",
+        OwnerEvidence::Exclusion => "no other owner",
+        OwnerEvidence::Nothing => "",
     }
 }

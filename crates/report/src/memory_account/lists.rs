@@ -1,7 +1,7 @@
 //! The parts of all processes for other tools.
 
 use crate::csv::field;
-use pagewise_model::memory_account::{MemoryAccount, Part, ProcessAccount};
+use pagewise_model::memory_account::{MemoryAccount, MemoryPart, ProcessAccount};
 
 const HEADER: &str = "pid,process,kind,name,known_by,pss_bytes,rss_bytes,referenced_bytes,\
 swapped_bytes,huge_bytes\n";
@@ -15,7 +15,7 @@ pub(crate) fn csv(account: &MemoryAccount) -> String {
     lines.fold(HEADER.to_owned(), |out, line| out + &line)
 }
 
-fn line(process: &ProcessAccount, part: &Part) -> String {
+fn line(process: &ProcessAccount, part: &MemoryPart) -> String {
     let sizes = [
         part.pss_bytes,
         part.rss_bytes,

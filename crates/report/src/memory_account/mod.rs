@@ -8,13 +8,15 @@ mod lists;
 mod sites;
 
 use crate::number::{counted, percent};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use details::add_details;
 pub(crate) use lists::csv;
-use pagewise_model::memory_account::{Evidence, Kind, MemoryAccount, Moment, Part, Watched};
+use pagewise_model::memory_account::{
+    AccountMoment, MemoryAccount, MemoryKind, MemoryPart, OwnerEvidence, PeakWatch,
+};
 use pagewise_model::{Bytes, Fact};
 pub(crate) use sites::{others, whole};
 use std::collections::BTreeMap;
@@ -42,13 +44,13 @@ pub(crate) fn headline(account: &MemoryAccount) -> String {
 }
 
 /// Bytes by kind, the largest first.
-pub(crate) fn by_kind(account: &MemoryAccount) -> Vec<(Kind, Bytes)> {
+pub(crate) fn by_kind(account: &MemoryAccount) -> Vec<(MemoryKind, Bytes)> {
     sums(account.parts(), |part| part.kind)
 }
 
 fn sums<'a, K: Ord>(
-    parts: impl Iterator<Item = &'a Part>,
-    key: impl Fn(&'a Part) -> K,
+    parts: impl Iterator<Item = &'a MemoryPart>,
+    key: impl Fn(&'a MemoryPart) -> K,
 ) -> Vec<(K, Bytes)> {
     let mut sums: BTreeMap<K, Bytes> = BTreeMap::new();
     for part in parts {
@@ -61,8 +63,8 @@ fn sums<'a, K: Ord>(
 
 /// The account.
 #[must_use]
-pub fn memory_section(account: &MemoryAccount) -> Document {
-    let mut page = Document::default();
+pub fn memory_section(account: &MemoryAccount) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(&format!("what its memory is ({}, {})", account.pss(), moment(&account.moment)));
     page.append(kinds(account));
     page.item("named", &evidence(account));
@@ -77,21 +79,26 @@ pub fn memory_section(account: &MemoryAccount) -> Document {
     page
 }
 
-fn moment(moment: &Moment) -> String {
+fn moment(moment: &AccountMoment) -> String {
     match moment {
-        Moment::Running => "as of now".to_owned(),
-        Moment::End { pid, since_start_ns } => {
+        AccountMoment::Running => "as of now".to_owned(),
+        AccountMoment::End { pid, since_start_ns } => {
             format!("{since_start_ns} after the start, before process {pid} ended")
         }
-        Moment::Release { pid, since_start_ns } => {
+        AccountMoment::Release { pid, since_start_ns } => {
             format!("{since_start_ns} after the start, before process {pid} gave some back")
         }
     }
 }
 
-fn kinds(account: &MemoryAccount) -> Document {
-    let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
-    let mut table = Table::new(&columns.map(|align| ("", align)));
+fn kinds(account: &MemoryAccount) -> ReportDocument {
+    let columns = [
+        ColumnAlignment::Name,
+        ColumnAlignment::Left,
+        ColumnAlignment::Decimal,
+        ColumnAlignment::Decimal,
+    ];
+    let mut table = ReportTable::new(&columns.map(|align| ("", align)));
     let whole = account.pss();
     let mut small = Vec::new();
     for (kind, bytes) in by_kind(account) {
@@ -100,23 +107,23 @@ fn kinds(account: &MemoryAccount) -> Document {
             small.extend((bytes > Bytes(0)).then(|| format!("{} {bytes}", kind.into_str())));
             continue;
         }
-        let cells: Vec<Cell> = vec![
+        let cells: Vec<TableCell> = vec![
             kind.into_str().into(),
-            Cell::bar(part),
+            TableCell::bar(part),
             percent(part).into(),
             bytes.to_string().into(),
         ];
-        table.row_with(cells, vec![Paragraph::new(names(account, kind), 6, Tone::Faint)]);
+        table.row_with(cells, vec![Paragraph::new(names(account, kind), 6, TextTone::Faint)]);
     }
-    let mut page = Document::from(table);
+    let mut page = ReportDocument::from(table);
     if !small.is_empty() {
-        page.para(&format!("and {}", small.join(", ")), 2, Tone::Faint);
+        page.para(&format!("and {}", small.join(", ")), 2, TextTone::Faint);
     }
     page
 }
 
 /// The names of a kind, the largest first.
-pub(crate) fn names(account: &MemoryAccount, kind: Kind) -> String {
+pub(crate) fn names(account: &MemoryAccount, kind: MemoryKind) -> String {
     let of_kind = account.parts().filter(|part| part.kind == kind && !part.name.is_empty());
     let mut all = sums(of_kind, |part| part.name.as_str());
     let more = all.split_off(all.len().min(MOST_NAMES));
@@ -139,13 +146,13 @@ fn last(name: &str) -> &str {
 
 /// How much is known, by kind of evidence.
 fn evidence(account: &MemoryAccount) -> String {
-    const WORDS: [(Evidence, &str); 4] = [
-        (Evidence::Mark, "by marks in it"),
-        (Evidence::Name, "by names of mappings"),
-        (Evidence::Caller, "by the code that mapped it"),
-        (Evidence::Exclusion, "because no other owner is known"),
+    const WORDS: [(OwnerEvidence, &str); 4] = [
+        (OwnerEvidence::Mark, "by marks in it"),
+        (OwnerEvidence::Name, "by names of mappings"),
+        (OwnerEvidence::Caller, "by the code that mapped it"),
+        (OwnerEvidence::Exclusion, "because no other owner is known"),
     ];
-    let of = |(evidence, words): &(Evidence, &str)| {
+    let of = |(evidence, words): &(OwnerEvidence, &str)| {
         let bytes = account.pss_of(|part| part.evidence == *evidence);
         (bytes > Bytes(0)).then(|| format!("{} {words}", percent(share(bytes, account.pss()))))
     };
@@ -169,7 +176,7 @@ fn beside(account: &MemoryAccount) -> String {
     text
 }
 
-fn add_malloc(account: &MemoryAccount, page: &mut Document) {
+fn add_malloc(account: &MemoryAccount, page: &mut ReportDocument) {
     for process in &account.processes {
         let Some(malloc) = &process.malloc else { continue };
         let arenas = counted(malloc.arenas, "arena", "arenas");
@@ -189,7 +196,7 @@ fn add_malloc(account: &MemoryAccount, page: &mut Document) {
     }
 }
 
-fn add_pages(account: &MemoryAccount, page: &mut Document) {
+fn add_pages(account: &MemoryAccount, page: &mut ReportDocument) {
     for process in &account.processes {
         if let Some(half) = process.half_used.known().filter(|half| half.huge_bytes > Bytes(0)) {
             let read = match half.read_bytes < half.huge_bytes {
@@ -212,7 +219,8 @@ fn add_pages(account: &MemoryAccount, page: &mut Document) {
     if let Some(time) = account.used_within_ns {
         let used = account.parts().fold(Bytes(0), |sum, part| sum + part.referenced_bytes);
         let all = account.processes.iter().fold(Bytes(0), |sum, process| sum + process.rss_bytes);
-        let is_of_file = |part: &&Part| matches!(part.kind, Kind::Code | Kind::File);
+        let is_of_file =
+            |part: &&MemoryPart| matches!(part.kind, MemoryKind::Code | MemoryKind::File);
         let of_files = account.parts().filter(is_of_file);
         let unused = of_files
             .fold(0, |sum, part| sum + part.rss_bytes.0.saturating_sub(part.referenced_bytes.0));
@@ -225,12 +233,12 @@ fn add_pages(account: &MemoryAccount, page: &mut Document) {
     }
 }
 
-fn add_notes(account: &MemoryAccount, page: &mut Document) {
+fn add_notes(account: &MemoryAccount, page: &mut ReportDocument) {
     if let Some(watched) = &account.watched {
         page.item("peak", &watched_text(watched, account));
     }
     for doubt in doubts(account) {
-        page.item_tone("not seen", &doubt, Tone::Warn);
+        page.item_tone("not seen", &doubt, TextTone::Warn);
     }
 }
 
@@ -253,7 +261,7 @@ pub(crate) fn doubts(account: &MemoryAccount) -> Vec<String> {
     found
 }
 
-pub(crate) fn watched_text(watched: &Watched, account: &MemoryAccount) -> String {
+pub(crate) fn watched_text(watched: &PeakWatch, account: &MemoryAccount) -> String {
     let held = account.processes.iter().fold(Bytes(0), |sum, process| sum + process.rss_bytes);
     let looks = counted(watched.looks, "moment", "moments");
     let accounts = counted(watched.accounts, "account", "accounts");
@@ -265,39 +273,39 @@ pub(crate) fn watched_text(watched: &Watched, account: &MemoryAccount) -> String
     )
 }
 
-fn give_backs(account: &MemoryAccount) -> Document {
-    let mut page = Document::default();
+fn give_backs(account: &MemoryAccount) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if account.give_backs.is_empty() {
         return page;
     }
     page.heading("what remedies could give back, at most (do not add: they overlap)");
-    let mut table = Table::new(&[
-        ("", Align::Name),
-        ("", Align::Decimal),
-        ("", Align::Decimal),
-        ("", Align::Text),
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlignment::Name),
+        ("", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Text),
     ]);
     for one in &account.give_backs {
         let part = percent(share(one.bytes, account.pss()));
         let cells = [one.remedy.clone(), one.bytes.to_string(), part, one.why.clone()];
-        table.row(cells.map(Cell::from).to_vec());
+        table.row(cells.map(TableCell::from).to_vec());
     }
     page.append(table);
-    page.para("try them: pagewise tune --goal memory", 2, Tone::Faint);
+    page.para("try them: pagewise tune --goal memory", 2, TextTone::Faint);
     page
 }
 
-fn processes(account: &MemoryAccount) -> Document {
-    let mut page = Document::default();
+fn processes(account: &MemoryAccount) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if account.processes.len() < 2 {
         return page;
     }
-    let mut table = Table::new(&[
-        ("process", Align::Name),
-        ("pid", Align::Right),
-        ("threads", Align::Right),
-        ("memory", Align::Decimal),
-        ("the largest part", Align::Text),
+    let mut table = ReportTable::new(&[
+        ("process", ColumnAlignment::Name),
+        ("pid", ColumnAlignment::Right),
+        ("threads", ColumnAlignment::Right),
+        ("memory", ColumnAlignment::Decimal),
+        ("the largest part", ColumnAlignment::Text),
     ]);
     for process in &account.processes {
         let largest = process.parts.first().map_or_else(String::new, |part| {
@@ -310,27 +318,27 @@ fn processes(account: &MemoryAccount) -> Document {
             process.pss_bytes.to_string(),
             largest,
         ];
-        table.row(cells.map(Cell::from).to_vec());
+        table.row(cells.map(TableCell::from).to_vec());
     }
     page.append(table);
     page
 }
 
 /// Bytes by kind of two accounts, the largest of the second first.
-pub(crate) fn comparison(a: &MemoryAccount, b: &MemoryAccount) -> Document {
-    let mut table = Table::new(&[
-        ("memory", Align::Left),
-        ("first", Align::Decimal),
-        ("second", Align::Decimal),
+pub(crate) fn comparison(a: &MemoryAccount, b: &MemoryAccount) -> ReportDocument {
+    let mut table = ReportTable::new(&[
+        ("memory", ColumnAlignment::Left),
+        ("first", ColumnAlignment::Decimal),
+        ("second", ColumnAlignment::Decimal),
     ]);
     let of = |account: &MemoryAccount, kind| account.pss_of(|part| part.kind == kind);
-    let mut kinds: Vec<Kind> = a.parts().chain(b.parts()).map(|part| part.kind).collect();
+    let mut kinds: Vec<MemoryKind> = a.parts().chain(b.parts()).map(|part| part.kind).collect();
     kinds.sort_by_key(|kind| (std::cmp::Reverse(of(b, *kind)), *kind));
     kinds.dedup();
     table.row(vec!["all".into(), a.pss().to_string().into(), b.pss().to_string().into()]);
     for kind in kinds {
         let cells = [kind.into_str().to_owned(), of(a, kind).to_string(), of(b, kind).to_string()];
-        table.row(cells.map(Cell::from).to_vec());
+        table.row(cells.map(TableCell::from).to_vec());
     }
     table.into()
 }

@@ -3,21 +3,21 @@
 //! Shares are of all resident pages: a file page that several processes map counts in each of them.
 
 use super::share;
-use crate::chart::{Flame, Picture};
+use crate::chart::{FlameNode, SvgPicture};
 use crate::faults::site_line;
 use crate::number::{counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use crate::symbol::readable;
-use crate::table::{Align, Cell, Table};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::fault::{MemorySite, MemorySites};
 use pagewise_model::{Bytes, Fact};
 
 /// Largest number of sites in a text.
 const MOST_SITES: usize = 5;
 
-pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
-    let mut page = Document::default();
+pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> ReportDocument {
+    let mut page = ReportDocument::default();
     match sites {
         // The notes give the reason.
         None | Some(Fact::Missing(_)) => return page,
@@ -25,7 +25,7 @@ pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
             page.heading("who first touched it");
             let (shown, rest) = sites.sites.split_at(sites.sites.len().min(MOST_SITES));
             page.append(table(shown, whole(sites)));
-            page.para(&others(sites, shown, rest.len()), 2, Tone::Faint);
+            page.para(&others(sites, shown, rest.len()), 2, TextTone::Faint);
             if !sites.stacks.is_empty() {
                 page.figure(flame_graph(sites));
                 page.details(
@@ -42,12 +42,17 @@ pub(crate) fn whole(sites: &MemorySites) -> Bytes {
     sites.seen_bytes + sites.unseen_bytes
 }
 
-fn table(sites: &[MemorySite], whole: Bytes) -> Table {
-    let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
-    let mut table = Table::new(&columns.map(|align| ("", align)));
+fn table(sites: &[MemorySite], whole: Bytes) -> ReportTable {
+    let columns = [
+        ColumnAlignment::Name,
+        ColumnAlignment::Left,
+        ColumnAlignment::Decimal,
+        ColumnAlignment::Decimal,
+    ];
+    let mut table = ReportTable::new(&columns.map(|align| ("", align)));
     for MemorySite { site, bytes } in sites {
         let part = share(*bytes, whole);
-        let cells = [site_line(site).into(), Cell::bar(part), percent(part).into()];
+        let cells = [site_line(site).into(), TableCell::bar(part), percent(part).into()];
         table.row([cells.to_vec(), vec![bytes.to_string().into()]].concat());
     }
     table
@@ -73,8 +78,8 @@ pub(crate) fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> 
     parts.join(", ")
 }
 
-fn flame_graph(sites: &MemorySites) -> Picture {
-    let mut root = Flame::root(sites.seen_bytes.0);
+fn flame_graph(sites: &MemorySites) -> SvgPicture {
+    let mut root = FlameNode::root(sites.seen_bytes.0);
     for stack in &sites.stacks {
         let mut flame = &mut root;
         for frame in &stack.frames {

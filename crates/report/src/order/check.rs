@@ -2,13 +2,13 @@
 //! their code pages by first touch.
 
 use super::map::{CodeMap, picture, text_maps};
-use crate::chart::Picture;
+use crate::chart::SvgPicture;
 use crate::number::{change, count, counted, interval, percent, three_digits};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Table};
-use pagewise_model::pieces::{Conformance, OrderCheck, StartSeen};
-use pagewise_model::run::Run;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable};
+use pagewise_model::pieces::{OrderCheck, OrderConformance, StartSeen};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Nanos};
 
 const FOLLOWED: &str = "the linker followed the order";
@@ -16,12 +16,13 @@ const IGNORED: &str = "the linker did not follow the order";
 
 /// The comparison as lines.
 #[must_use]
-pub fn check_section(check: &OrderCheck) -> Document {
-    let mut page = Document::default();
+pub fn check_section(check: &OrderCheck) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.append(conformance(&check.conformance));
     page.section(figures(check));
     if let Some(verdict) = &check.time {
-        let of = |e: &pagewise_model::trial::Effect| interval(e.ratio, e.ratio_low, e.ratio_high);
+        let of =
+            |e: &pagewise_model::trial::ArmEffect| interval(e.ratio, e.ratio_low, e.ratio_high);
         let effect = verdict.effect.as_ref().map_or_else(String::new, of);
         page.item("start", &format!("{effect} {}", verdict.why));
     }
@@ -30,8 +31,8 @@ pub fn check_section(check: &OrderCheck) -> Document {
 
 /// The comparison as a page, with the pictures.
 #[must_use]
-pub fn check_page(check: &OrderCheck, run: &Run) -> String {
-    let mut page = Document::default();
+pub fn check_page(check: &OrderCheck, run: &SavedRun) -> String {
+    let mut page = ReportDocument::default();
     page.figure(map(check));
     page.append(check_section(check));
     page.details("the pages as text", check_map(check));
@@ -42,11 +43,11 @@ pub fn check_page(check: &OrderCheck, run: &Run) -> String {
     }
 }
 
-fn conformance(seen: &Conformance) -> Document {
-    let mut page = Document::default();
+fn conformance(seen: &OrderConformance) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (word, tone) = match seen.is_honoured() {
-        true => (FOLLOWED, Tone::Good),
-        false => (IGNORED, Tone::Bad),
+        true => (FOLLOWED, TextTone::Good),
+        false => (IGNORED, TextTone::Bad),
     };
     page.para(word, 0, tone);
     let text = format!(
@@ -59,20 +60,20 @@ fn conformance(seen: &Conformance) -> Document {
         seen.function_bytes,
         seen.span_bytes
     );
-    page.para(&text, 0, Tone::Plain);
+    page.para(&text, 0, TextTone::Plain);
     if !seen.is_honoured() {
         let text = "Compile with -ffunction-sections, give the order to the link of the whole program, and use an order of a build with the same link-time optimisation.";
-        page.para(text, 0, Tone::Warn);
+        page.para(text, 0, TextTone::Warn);
     }
     page
 }
 
-fn figures(check: &OrderCheck) -> Table {
-    let mut table = Table::new(&[
-        ("the program's code, median of all starts", Align::Name),
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("", Align::Right),
+fn figures(check: &OrderCheck) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("the program's code, median of all starts", ColumnAlignment::Name),
+        ("before", ColumnAlignment::Right),
+        ("after", ColumnAlignment::Right),
+        ("", ColumnAlignment::Right),
     ]);
     let mut row = |name: &str, of: &dyn Fn(&StartSeen) -> f64, show: &dyn Fn(f64) -> String| {
         let (before, after) = (of(&check.before), of(&check.after));
@@ -104,11 +105,11 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// The pages of both builds as characters.
 #[must_use]
-pub fn check_map(check: &OrderCheck) -> Document {
+pub fn check_map(check: &OrderCheck) -> ReportDocument {
     text_maps(maps(check).into())
 }
 
-fn map(check: &OrderCheck) -> Picture {
+fn map(check: &OrderCheck) -> SvgPicture {
     let title = "Pages of code, by the time of their first touch";
     picture(title, &format!("after {}, on a logarithmic scale", last(check)), &maps(check))
 }
@@ -133,7 +134,7 @@ fn maps(check: &OrderCheck) -> [CodeMap; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Style;
+    use crate::TerminalStyle;
     use pagewise_model::PageSize;
 
     fn seen(pages: u64) -> StartSeen {
@@ -149,14 +150,18 @@ mod tests {
     }
 
     fn check(in_order_share: f64) -> OrderCheck {
-        let conformance =
-            Conformance { names: 10, found: 10, in_order_share, ..Conformance::default() };
+        let conformance = OrderConformance {
+            names: 10,
+            found: 10,
+            in_order_share,
+            ..OrderConformance::default()
+        };
         OrderCheck { conformance, before: seen(40), after: seen(10), time: None }
     }
 
     #[test]
     fn both_builds_stand_beside_each_other() {
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let text = check_section(&check(1.0)).text(&style);
         assert!(text.starts_with("the linker followed the order\n"), "{text}");
         assert!(text.contains("pages touched") && text.contains("75% less"), "{text}");
@@ -169,7 +174,7 @@ mod tests {
         let svg = map(&check(1.0)).wide;
         assert_eq!(svg.matches("<title>after").count(), 50, "40 and 10");
         assert!(svg.contains("40 of 100 pages touched"), "{svg}");
-        let style = Style { colour: false, width: 80, unicode: false };
+        let style = TerminalStyle { colour: false, width: 80, unicode: false };
         let text = check_map(&check(1.0)).text(&style);
         assert!(text.contains("before: app\n40 of 100 pages touched\n"), "{text}");
     }

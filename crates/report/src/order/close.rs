@@ -1,14 +1,14 @@
 //! The result of a closure, in a few lines.
 
 use crate::number::{count, counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
-use pagewise_model::pieces::{By, LinkOrder};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use pagewise_model::pieces::{LinkOrder, OrderUnit};
 
 /// What is reached, the pages that it fills, and what remains in doubt.
 #[must_use]
-pub fn close_section(order: &LinkOrder, by: By, undefined: u64) -> Document {
-    let mut page = Document::default();
+pub fn close_section(order: &LinkOrder, by: OrderUnit, undefined: u64) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (one, many) = noun(by);
     let share = order.reached_bytes.0 as f64 / (order.all_bytes.0 as f64).max(1.0);
     let text = format!(
@@ -19,49 +19,49 @@ pub fn close_section(order: &LinkOrder, by: By, undefined: u64) -> Document {
         order.all_bytes,
         percent(share)
     );
-    page.para(&text, 0, Tone::Strong);
+    page.para(&text, 0, TextTone::Strong);
     let text = format!(
         "{}; {} over the end of a page, {} in the order of the files",
         counted(order.packed.pages, "page", "pages"),
         counted(order.packed.crossing, one, many),
         count(order.plain.crossing)
     );
-    page.para(&text, 0, Tone::Plain);
+    page.para(&text, 0, TextTone::Plain);
     if order.joined > 0 {
         let sections = counted(order.joined, "section holds", "sections hold");
         let text = format!("{sections} several {many}: compile with {}", flag(by));
-        page.para(&text, 0, Tone::Warn);
+        page.para(&text, 0, TextTone::Warn);
     }
     if undefined > 0 {
         let symbols = counted(undefined, "symbol is", "symbols are");
         let text = format!(
             "{symbols} defined in none of the files: functions that only others call may be missing"
         );
-        page.para(&text, 0, Tone::Faint);
+        page.para(&text, 0, TextTone::Faint);
     }
     page
 }
 
-const fn noun(by: By) -> (&'static str, &'static str) {
+const fn noun(by: OrderUnit) -> (&'static str, &'static str) {
     match by {
-        By::Object => ("object file", "object files"),
-        By::Function => ("function", "functions"),
-        By::Variable => ("variable", "variables"),
+        OrderUnit::Object => ("object file", "object files"),
+        OrderUnit::Function => ("function", "functions"),
+        OrderUnit::Variable => ("variable", "variables"),
     }
 }
 
-const fn flag(by: By) -> &'static str {
+const fn flag(by: OrderUnit) -> &'static str {
     match by {
-        By::Variable => "-fdata-sections",
-        By::Object | By::Function => "-ffunction-sections",
+        OrderUnit::Variable => "-fdata-sections",
+        OrderUnit::Object | OrderUnit::Function => "-ffunction-sections",
     }
 }
 
 /// How many names of an order a build still has.
 #[must_use]
-pub fn match_section(names: u64, exact: u64, by_stem: u64, by_callees: u64) -> Document {
+pub fn match_section(names: u64, exact: u64, by_stem: u64, by_callees: u64) -> ReportDocument {
     let found = exact + by_stem + by_callees;
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     let text = format!(
         "{} of {} found ({}): {} as they are, {} without what compilers append, {} by size and callees",
         count(found),
@@ -71,6 +71,6 @@ pub fn match_section(names: u64, exact: u64, by_stem: u64, by_callees: u64) -> D
         count(by_stem),
         count(by_callees)
     );
-    page.para(&text, 0, if found < names { Tone::Warn } else { Tone::Plain });
+    page.para(&text, 0, if found < names { TextTone::Warn } else { TextTone::Plain });
     page
 }

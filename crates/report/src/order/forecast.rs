@@ -2,19 +2,19 @@
 
 use super::map::{CodeMap, picture, text_maps};
 use crate::number::{change, count, three_digits};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::pieces::{LayoutForecast, OrderForecast};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 
 /// The forecast as tables.
 #[must_use]
-pub fn forecast_section(forecast: &OrderForecast) -> Document {
-    let mut page = Document::default();
+pub fn forecast_section(forecast: &OrderForecast) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("code touched at the start, predicted");
     page.table(layouts(forecast));
-    page.para(faults_from(forecast), 0, Tone::Faint);
+    page.para(faults_from(forecast), 0, TextTone::Faint);
     if forecast.workloads.len() > 1 {
         page.blank();
         page.heading("each workload");
@@ -28,8 +28,8 @@ pub fn forecast_section(forecast: &OrderForecast) -> Document {
 
 /// The forecast as a page, with a picture of each workload.
 #[must_use]
-pub fn forecast_page(forecast: &OrderForecast, run: &Run) -> String {
-    let mut page = Document::default();
+pub fn forecast_page(forecast: &OrderForecast, run: &SavedRun) -> String {
+    let mut page = ReportDocument::default();
     let title = "Pages of code, in the order of their first touches, predicted";
     for (at, name) in forecast.workloads.iter().enumerate() {
         page.heading(name);
@@ -42,7 +42,7 @@ pub fn forecast_page(forecast: &OrderForecast, run: &Run) -> String {
 
 /// The pages of each layout as characters, for the first workload.
 #[must_use]
-pub fn forecast_map(forecast: &OrderForecast) -> Document {
+pub fn forecast_map(forecast: &OrderForecast) -> ReportDocument {
     text_maps(maps(forecast, 0))
 }
 
@@ -68,13 +68,13 @@ fn faults_from(forecast: &OrderForecast) -> &'static str {
 }
 
 /// Weighted sums for each layout.
-fn layouts(forecast: &OrderForecast) -> Table {
-    let mut table = Table::new(&[
-        ("layout", Align::Name),
-        ("pages", Align::Right),
-        ("", Align::Right),
-        ("faults", Align::Right),
-        ("", Align::Right),
+fn layouts(forecast: &OrderForecast) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("layout", ColumnAlignment::Name),
+        ("pages", ColumnAlignment::Right),
+        ("", ColumnAlignment::Right),
+        ("faults", ColumnAlignment::Right),
+        ("", ColumnAlignment::Right),
     ]);
     let sum = |layout: &LayoutForecast, of: &dyn Fn(usize) -> f64| -> f64 {
         let weights = forecast.weights.iter().enumerate().take(layout.touched.len());
@@ -105,19 +105,19 @@ fn layouts(forecast: &OrderForecast) -> Table {
     table
 }
 
-fn workloads(forecast: &OrderForecast) -> Table {
+fn workloads(forecast: &OrderForecast) -> ReportTable {
     let columns = [
-        ("workload", Align::Name),
-        ("layout", Align::Name),
-        ("called", Align::Right),
-        ("pages", Align::Right),
-        ("faults", Align::Right),
+        ("workload", ColumnAlignment::Name),
+        ("layout", ColumnAlignment::Name),
+        ("called", ColumnAlignment::Right),
+        ("pages", ColumnAlignment::Right),
+        ("faults", ColumnAlignment::Right),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for (at, name) in forecast.workloads.iter().enumerate() {
         for layout in &forecast.layouts {
             let touched = layout.touched[at];
-            let row: Vec<Cell> = vec![
+            let row: Vec<TableCell> = vec![
                 name.clone().into(),
                 layout.layout.clone().into(),
                 touched.called_bytes.to_string().into(),
@@ -130,15 +130,15 @@ fn workloads(forecast: &OrderForecast) -> Table {
     table
 }
 
-fn sizes(forecast: &OrderForecast) -> Table {
+fn sizes(forecast: &OrderForecast) -> ReportTable {
     let columns = [
-        ("page size", Align::Name),
-        ("as linked", Align::Right),
-        ("never called", Align::Right),
-        ("ordered", Align::Right),
-        ("never called", Align::Right),
+        ("page size", ColumnAlignment::Name),
+        ("as linked", ColumnAlignment::Right),
+        ("never called", ColumnAlignment::Right),
+        ("ordered", ColumnAlignment::Right),
+        ("never called", ColumnAlignment::Right),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for size in &forecast.sizes {
         table.row(vec![
             size.page_bytes.to_string().into(),
@@ -155,7 +155,7 @@ fn sizes(forecast: &OrderForecast) -> Table {
 mod tests {
     use super::*;
     use pagewise_model::PageSize;
-    use pagewise_model::pieces::Touched;
+    use pagewise_model::pieces::TouchedCode;
     use pagewise_model::run::RunKind;
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let page = PageSize::BASE_4K.bytes();
         let layout = |name: &str, pages: [u64; 2]| LayoutForecast {
             layout: name.into(),
-            touched: vec![Touched::default(); 2],
+            touched: vec![TouchedCode::default(); 2],
             code: 0..40 * page,
             pages: vec![pages.map(|at| at * page).to_vec(), vec![0]],
         };
@@ -173,10 +173,10 @@ mod tests {
             layouts: vec![layout("as linked", [30, 2]), layout("ordered", [0, 1])],
             sizes: Vec::new(),
         };
-        let text = forecast_map(&forecast).text(&crate::Style::default());
+        let text = forecast_map(&forecast).text(&crate::TerminalStyle::default());
         assert!(text.contains("as linked\n2 of 40 pages touched\n"), "{text}");
         assert!(text.contains("         0 19.............."), "{text}");
-        let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
+        let run = SavedRun::new(RunKind::Faults, String::new(), 0, Vec::new());
         let html = forecast_page(&forecast, &run);
         assert_eq!((html.matches("<svg").count(), html.matches("1. of 2").count()), (4, 4));
     }

@@ -2,7 +2,7 @@
 //! `f` is `.text.f`. The compiler may also choose `.text.hot.f`, `.text.startup.f` or `.text.exit.f`. GCC
 //! puts the cold part `f.cold` in `.text.unlikely.f`.
 
-use pagewise_model::pieces::By;
+use pagewise_model::pieces::OrderUnit;
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
@@ -31,22 +31,22 @@ pub enum Linker {
 impl Linker {
     /// Why it cannot order these; `None` if it can.
     #[must_use]
-    pub const fn refusal(self, by: By) -> Option<&'static str> {
+    pub const fn refusal(self, by: OrderUnit) -> Option<&'static str> {
         match (self, by) {
-            (Self::Ld | Self::LdScript, _) | (_, By::Function) => None,
-            (_, By::Object) => {
+            (Self::Ld | Self::LdScript, _) | (_, OrderUnit::Function) => None,
+            (_, OrderUnit::Object) => {
                 Some("it takes object files in the order of the command line, and no other")
             }
-            (Self::Bolt, By::Variable) => Some("it takes no order of variables"),
-            (Self::Msvc, By::Variable) => Some("it orders functions only"),
-            (_, By::Variable) => None,
+            (Self::Bolt, OrderUnit::Variable) => Some("it takes no order of variables"),
+            (Self::Msvc, OrderUnit::Variable) => Some("it orders functions only"),
+            (_, OrderUnit::Variable) => None,
         }
     }
 }
 
 /// A name with its section, if known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Placed {
+pub struct PlacedName {
     /// The symbol, or the object file.
     pub name: String,
     /// Its section; `None` if unknown.
@@ -57,7 +57,7 @@ pub struct Placed {
 /// name there, and some warn about repetitions. Sections are known for all of `order` or for none. Memory:
 /// the text, and 50 bytes per name.
 #[must_use]
-pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
+pub fn order_file(linker: Linker, by: OrderUnit, order: &[PlacedName]) -> String {
     let is_by_symbol = matches!(linker, Linker::Lld | Linker::Bolt | Linker::Msvc | Linker::Apple);
     let mut seen = HashSet::new();
     let once = order.iter().filter(|one| seen.insert(place(one, by, is_by_symbol)));
@@ -96,12 +96,12 @@ fn line(text: &mut String, line: fmt::Arguments<'_>) {
 
 /// Equal for two entries that a linker puts at the same place: the symbol, or the section and whether it is
 /// the cold one.
-fn place(one: &Placed, by: By, is_by_symbol: bool) -> (bool, &str) {
-    let Placed { name, section } = one;
+fn place(one: &PlacedName, by: OrderUnit, is_by_symbol: bool) -> (bool, &str) {
+    let PlacedName { name, section } = one;
     match section {
         _ if is_by_symbol => (false, name),
         Some(section) => (false, section),
-        None if by == By::Function => {
+        None if by == OrderUnit::Function => {
             name.split_once(".cold").map_or((false, name), |(hot, _)| (true, hot))
         }
         None => (false, name),
@@ -109,7 +109,10 @@ fn place(one: &Placed, by: By, is_by_symbol: bool) -> (bool, &str) {
 }
 
 /// Output sections with their input patterns, as in a linker script.
-fn outputs<'a>(by: By, order: impl Iterator<Item = &'a Placed>) -> Vec<(&'static str, String)> {
+fn outputs<'a>(
+    by: OrderUnit,
+    order: impl Iterator<Item = &'a PlacedName>,
+) -> Vec<(&'static str, String)> {
     let mut outputs: Vec<(&'static str, String)> = Vec::new();
     for (output, pattern) in order.flat_map(|one| patterns(by, one)) {
         let known = outputs.iter().position(|(name, _)| *name == output);
@@ -122,8 +125,8 @@ fn outputs<'a>(by: By, order: impl Iterator<Item = &'a Placed>) -> Vec<(&'static
     outputs
 }
 
-fn patterns(by: By, one: &Placed) -> Vec<(&'static str, String)> {
-    if by == By::Object {
+fn patterns(by: OrderUnit, one: &PlacedName) -> Vec<(&'static str, String)> {
+    if by == OrderUnit::Object {
         return vec![(".text", format!("{}(.text .text.*)", file_pattern(&one.name)))];
     }
     sections(by, one).into_iter().map(|(output, name)| (output, format!("*({name})"))).collect()
@@ -150,7 +153,7 @@ const DATA: [(&str, &str); 7] = [
 ];
 
 /// The sections that a function or variable may be in.
-fn sections(by: By, one: &Placed) -> Vec<(&'static str, String)> {
+fn sections(by: OrderUnit, one: &PlacedName) -> Vec<(&'static str, String)> {
     let name = &one.name;
     if let Some(section) = &one.section {
         let data = DATA.iter().filter(|(_, start)| section.starts_with(start));
@@ -158,7 +161,7 @@ fn sections(by: By, one: &Placed) -> Vec<(&'static str, String)> {
             data.max_by_key(|(_, start)| start.len()).map_or(".text", |(output, _)| output);
         return vec![(output, section.clone())];
     }
-    if by == By::Variable {
+    if by == OrderUnit::Variable {
         return DATA.iter().map(|(output, start)| (*output, format!("{start}{name}"))).collect();
     }
     if let Some((hot, _)) = name.split_once(".cold") {
@@ -173,8 +176,8 @@ mod tests {
     use super::*;
     use strum::VariantNames;
 
-    fn order(names: &[&str]) -> Vec<Placed> {
-        names.iter().map(|name| Placed { name: (*name).to_owned(), section: None }).collect()
+    fn order(names: &[&str]) -> Vec<PlacedName> {
+        names.iter().map(|name| PlacedName { name: (*name).to_owned(), section: None }).collect()
     }
 
     #[test]
@@ -187,8 +190,8 @@ mod tests {
     #[test]
     fn symbols_are_lines() {
         let two = order(&["main", "_ZN1aE"]);
-        assert_eq!(order_file(Linker::Lld, By::Function, &two), "main\n_ZN1aE\n");
-        assert_eq!(order_file(Linker::Apple, By::Function, &two), "_main\n__ZN1aE\n");
+        assert_eq!(order_file(Linker::Lld, OrderUnit::Function, &two), "main\n_ZN1aE\n");
+        assert_eq!(order_file(Linker::Apple, OrderUnit::Function, &two), "_main\n__ZN1aE\n");
     }
 
     #[test]
@@ -196,9 +199,9 @@ mod tests {
         let twice = order(&["f", "f.cold", "g", "f", "f.cold.2"]);
         let within = |section: &str| Some(section.to_owned());
         let sections = [(".text.f", "f"), (".text.g", "g"), (".text.f", "h"), (".data.f", "v")];
-        let known =
-            sections.map(|(section, name)| Placed { name: name.into(), section: within(section) });
-        for (by, linker) in [By::Function, By::Variable]
+        let known = sections
+            .map(|(section, name)| PlacedName { name: name.into(), section: within(section) });
+        for (by, linker) in [OrderUnit::Function, OrderUnit::Variable]
             .into_iter()
             .flat_map(|by| Linker::VARIANTS.iter().map(move |name| (by, name.parse().unwrap())))
         {
@@ -210,15 +213,18 @@ mod tests {
                 assert!(names.len() >= 2 && names.len() == distinct.len(), "{linker:?} {text}");
             }
         }
-        assert_eq!(order_file(Linker::Lld, By::Function, &twice), "f\nf.cold\ng\nf.cold.2\n");
+        assert_eq!(
+            order_file(Linker::Lld, OrderUnit::Function, &twice),
+            "f\nf.cold\ng\nf.cold.2\n"
+        );
     }
 
     #[test]
     fn sections_are_those_that_compilers_make() {
-        let text = order_file(Linker::Gold, By::Function, &order(&["f", "f.cold"]));
+        let text = order_file(Linker::Gold, OrderUnit::Function, &order(&["f", "f.cold"]));
         assert_eq!(text, ".text.f\n.text.hot.f\n.text.startup.f\n.text.exit.f\n.text.unlikely.f\n");
-        let known = Placed { name: "main".into(), section: Some(".text.startup.main".into()) };
-        let text = order_file(Linker::LdScript, By::Function, &[known]);
+        let known = PlacedName { name: "main".into(), section: Some(".text.startup.main".into()) };
+        let text = order_file(Linker::LdScript, OrderUnit::Function, &[known]);
         let want =
             "SECTIONS {\n.text.ordered : {\n  *(.text.startup.main)\n}\n} INSERT BEFORE .text;\n";
         assert_eq!(text, want);
@@ -226,9 +232,9 @@ mod tests {
 
     #[test]
     fn variables_go_where_they_belong() {
-        let known = |section: &str| Placed { name: "v".into(), section: Some(section.into()) };
+        let known = |section: &str| PlacedName { name: "v".into(), section: Some(section.into()) };
         let all = [known(".data.rel.ro.local.v"), known(".bss.v"), known(".data.rel.local.v")];
-        let text = order_file(Linker::Ld, By::Variable, &all);
+        let text = order_file(Linker::Ld, OrderUnit::Variable, &all);
         let want = ".data.rel.ro : {\n  *(.data.rel.ro.local.v)\n}\n.bss : {\n  *(.bss.v)\n}\n\
                     .data : {\n  *(.data.rel.local.v)\n}\n";
         assert_eq!(text, want);
@@ -236,10 +242,11 @@ mod tests {
 
     #[test]
     fn members_of_archives_have_a_pattern() {
-        let text = order_file(Linker::Ld, By::Object, &order(&["x/lib.a(b.o)", "y/a.o"]));
+        let text = order_file(Linker::Ld, OrderUnit::Object, &order(&["x/lib.a(b.o)", "y/a.o"]));
         assert_eq!(text, ".text : {\n  *lib.a:b.o(.text .text.*)\n  *a.o(.text .text.*)\n}\n");
         assert!(
-            Linker::Lld.refusal(By::Object).is_some() && Linker::Ld.refusal(By::Object).is_none()
+            Linker::Lld.refusal(OrderUnit::Object).is_some()
+                && Linker::Ld.refusal(OrderUnit::Object).is_none()
         );
     }
 }

@@ -1,29 +1,29 @@
 //! How to use an order with each compiler and build system, and what the linker cannot do.
 
 use super::forms::Linker;
-use crate::page::Document;
+use crate::page::ReportDocument;
 use crate::shell::quote;
-use crate::style::Tone;
-use pagewise_model::pieces::By;
+use crate::style::TextTone;
+use pagewise_model::pieces::OrderUnit;
 
 /// The lines that use the order in `file`, and what the linker does not order.
 #[must_use]
-pub fn how_section(linker: Linker, by: By, file: &str) -> Document {
-    let mut page = Document::default();
+pub fn how_section(linker: Linker, by: OrderUnit, file: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for (label, lines) in how(linker, by, file) {
         page.heading(label);
         lines.iter().for_each(|line| page.exact(line));
     }
     page.heading("what it cannot do");
-    limits(linker, by).iter().for_each(|limit| page.bullet(limit, Tone::Plain));
+    limits(linker, by).iter().for_each(|limit| page.bullet(limit, TextTone::Plain));
     page
 }
 
 /// The lines that record with the hooks whose source is in `file`, and what they do not see.
 #[must_use]
-pub fn hooks_section(file: &str) -> Document {
+pub fn hooks_section(file: &str) -> ReportDocument {
     let file = quote(file);
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.heading("compile and link, with gcc or clang");
     page.exact(&format!("cc -finstrument-functions *.c {file} -o app"));
     page.exact(&format!("clang -finstrument-functions-after-inlining *.c {file} -o app"));
@@ -35,7 +35,7 @@ pub fn hooks_section(file: &str) -> Document {
         "functions of files that were compiled without the option, the C library among them",
         "which functions a build without the option inlines: order emit --for BUILD leaves out what that does not have",
     ];
-    limits.iter().for_each(|limit| page.bullet(limit, Tone::Plain));
+    limits.iter().for_each(|limit| page.bullet(limit, TextTone::Plain));
     page
 }
 
@@ -55,16 +55,16 @@ fn options(linker: Linker, file: &str) -> Vec<String> {
 }
 
 /// The compiler options that put each function or variable into its own section.
-const fn compile_options(linker: Linker, by: By) -> &'static str {
+const fn compile_options(linker: Linker, by: OrderUnit) -> &'static str {
     match (linker, by) {
-        (_, By::Object) => "",
+        (_, OrderUnit::Object) => "",
         (Linker::Msvc, _) => "/Gy",
-        (_, By::Variable) => "-fdata-sections",
-        (_, By::Function) => "-ffunction-sections",
+        (_, OrderUnit::Variable) => "-fdata-sections",
+        (_, OrderUnit::Function) => "-ffunction-sections",
     }
 }
 
-fn how(linker: Linker, by: By, file: &str) -> Vec<(&'static str, Vec<String>)> {
+fn how(linker: Linker, by: OrderUnit, file: &str) -> Vec<(&'static str, Vec<String>)> {
     let quoted = quote(file);
     let compile = compile_options(linker, by);
     match linker {
@@ -94,7 +94,7 @@ fn how(linker: Linker, by: By, file: &str) -> Vec<(&'static str, Vec<String>)> {
 }
 
 /// How to pass options to the linker with compilers and build systems.
-fn builds(linker: Linker, by: By, options: &[String]) -> Vec<(&'static str, Vec<String>)> {
+fn builds(linker: Linker, by: OrderUnit, options: &[String]) -> Vec<(&'static str, Vec<String>)> {
     let compile = compile_options(linker, by);
     let words: Vec<String> = options.iter().map(|option| quote(option)).collect();
     let all = words.join(" ");
@@ -107,7 +107,7 @@ fn builds(linker: Linker, by: By, options: &[String]) -> Vec<(&'static str, Vec<
     // rustc links with lld by default.
     let own = matches!(linker, Linker::Gold | Linker::Ld).then_some("-C linker-features=-lld ");
     let own = own.unwrap_or_default();
-    if by == By::Function {
+    if by == OrderUnit::Function {
         let link: Vec<String> = words.iter().map(|word| format!("-C link-arg={word}")).collect();
         lines.push(("rustc", vec![format!("rustc {own}{} app.rs", link.join(" "))]));
         let print = |option: &String| format!("println!(\"cargo::rustc-link-arg-bins={option}\");");
@@ -124,7 +124,7 @@ fn builds(linker: Linker, by: By, options: &[String]) -> Vec<(&'static str, Vec<
     lines
 }
 
-fn limits(linker: Linker, by: By) -> Vec<&'static str> {
+fn limits(linker: Linker, by: OrderUnit) -> Vec<&'static str> {
     const EACH: &str = "variables are ordered within .data, .bss, .rodata and .data.rel.ro, and never move to another; literals have no name and stay";
     const GUESSED: &str =
         "it names sections, and the compiler chooses them: --for OBJECT takes their true names";
@@ -162,13 +162,13 @@ fn limits(linker: Linker, by: By) -> Vec<&'static str> {
             "it orders functions that are COMDATs: compile with /Gy",
         ],
     };
-    if by == By::Variable {
+    if by == OrderUnit::Variable {
         limits.push(EACH);
     }
-    if by == By::Variable && linker == Linker::Lld {
+    if by == OrderUnit::Variable && linker == Linker::Lld {
         limits.push("it reads one file: append the order of functions to this one");
     }
-    if by != By::Object && linker != Linker::Bolt {
+    if by != OrderUnit::Object && linker != Linker::Bolt {
         limits.push(LTO);
     }
     limits

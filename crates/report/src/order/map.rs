@@ -5,10 +5,10 @@
 //! much as one fault maps. A program may be loaded at any multiple of a page. So the groups show the size of
 //! these windows, not where they begin. In large programs, several pages share a cell.
 
-use crate::chart::{PageMap, PageRow, Pages, Picture, WINDOW};
+use crate::chart::{PageMap, PagePanel, PageRow, SvgPicture, WINDOW};
 use crate::number::{count, counted};
-use crate::page::Document;
-use crate::style::{Style, Tone};
+use crate::page::ReportDocument;
+use crate::style::{TerminalStyle, TextTone};
 use pagewise_model::{Nanos, PageSize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -44,7 +44,7 @@ impl CodeMap {
         touched: impl Iterator<Item = (u64, Nanos)>,
         last: Nanos,
     ) -> Self {
-        let shown = |(at, time)| (at, Pages::time_share(time, last), format!("after {time}"));
+        let shown = |(at, time)| (at, PagePanel::time_share(time, last), format!("after {time}"));
         Self::new(title, addresses, touched.map(shown))
     }
 
@@ -99,11 +99,11 @@ impl CodeMap {
         (pages_a_cell, rows.map(|(row, cells)| (first(row), cells.to_vec())).collect())
     }
 
-    fn panel(&self) -> Pages {
+    fn panel(&self) -> PagePanel {
         let (pages_a_cell, rows) = self.rows(COLUMNS, MOST_ROWS);
         let row =
             |(address, cells): (u64, Vec<_>)| PageRow { label: format!("{address:#x}"), cells };
-        Pages {
+        PagePanel {
             title: self.title.clone(),
             detail: format!("{}; {}", self.figures(), each(pages_a_cell)),
             rows: rows.into_iter().map(row).collect(),
@@ -112,7 +112,7 @@ impl CodeMap {
     }
 
     /// The map as lines for a terminal.
-    fn lines(&self, style: &Style) -> String {
+    fn lines(&self, style: &TerminalStyle) -> String {
         let fits = |cells: &u64| LABEL + cells + cells / WINDOW <= style.columns() as u64;
         let columns = BY_WIDTH.into_iter().find(fits).unwrap_or(WINDOW);
         let (pages_a_cell, rows) = self.rows(columns, MOST_LINES);
@@ -143,7 +143,7 @@ fn character(cell: Option<&(f64, String)>) -> char {
 }
 
 /// The maps as one picture; `end` labels the end of the colour scale.
-pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> Picture {
+pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> SvgPicture {
     let note = "No colour: never touched. Lines stand 64 KiB apart, what one fault maps along.";
     PageMap {
         title: title.to_owned(),
@@ -155,15 +155,19 @@ pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> Picture {
 }
 
 /// The maps as characters.
-pub(super) fn text_maps(maps: Vec<CodeMap>) -> Document {
-    let mut page = Document::default();
+pub(super) fn text_maps(maps: Vec<CodeMap>) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for map in maps {
         page.blank();
         page.heading(&map.title);
-        page.para(&map.figures(), 0, Tone::Plain);
-        page.fitted(move |style| Document::from(map.lines(style)));
+        page.para(&map.figures(), 0, TextTone::Plain);
+        page.fitted(move |style| ReportDocument::from(map.lines(style)));
     }
-    page.para("From 1, touched first, to 9, touched last; a point: never touched.", 0, Tone::Faint);
+    page.para(
+        "From 1, touched first, to 9, touched last; a point: never touched.",
+        0,
+        TextTone::Faint,
+    );
     page
 }
 
@@ -174,7 +178,7 @@ mod tests {
     const PAGE: u64 = PageSize::BASE_4K.bytes();
 
     fn shown(map: &CodeMap, width: usize) -> String {
-        map.lines(&Style { width, colour: false, unicode: false })
+        map.lines(&TerminalStyle { width, colour: false, unicode: false })
     }
 
     #[test]

@@ -11,6 +11,6 @@ mod record;
 pub use check::{check_map, check_page, check_section};
 pub use close::{close_section, match_section};
 pub use forecast::{forecast_map, forecast_page, forecast_section};
-pub use forms::{Linker, Placed, order_file};
+pub use forms::{Linker, PlacedName, order_file};
 pub use how::{hooks_section, how_section};
 pub use record::{call_list, call_map, call_page, call_section};

@@ -2,10 +2,10 @@
 
 use super::map::{CodeMap, picture, text_maps};
 use crate::number::{count, counted, percent};
-use crate::page::Document;
-use crate::style::Tone;
+use crate::page::ReportDocument;
+use crate::style::TextTone;
 use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Nanos, PageSize};
 use std::fmt::Write;
 
@@ -40,8 +40,8 @@ const fn noun(source: CallSource) -> (&'static str, &'static str) {
 
 /// How many functions of each file were called.
 #[must_use]
-pub fn call_section(record: &CallRecord) -> Document {
-    let mut page = Document::default();
+pub fn call_section(record: &CallRecord) -> ReportDocument {
+    let mut page = ReportDocument::default();
     for object in &record.objects {
         let (called, all) = (object.calls.len() as u64, object.functions);
         let share = percent(called as f64 / (all as f64).max(1.0));
@@ -52,12 +52,12 @@ pub fn call_section(record: &CallRecord) -> Document {
             CallSource::Pages | CallSource::Variables => "on pages that were touched",
         };
         let text = format!("{}: {} of {functions} {what} ({share})", object.path, count(called));
-        page.para(&text, 0, Tone::Plain);
+        page.para(&text, 0, TextTone::Plain);
     }
     if record.left_out > 0 {
         let calls = counted(record.left_out, "first call is", "first calls are");
         let text = format!("{calls} left out: of no file, or more than the list holds");
-        page.para(&text, 0, Tone::Warn);
+        page.para(&text, 0, TextTone::Warn);
     }
     let nameless = record.objects.iter().filter(|object| is_nameless(object)).count();
     if nameless > 0 {
@@ -66,15 +66,15 @@ pub fn call_section(record: &CallRecord) -> Document {
             "{files} stripped: the list has addresses instead of names, which predict understands \
              but linkers do not. For a linker, record a build with symbols."
         );
-        page.para(&text, 0, Tone::Warn);
+        page.para(&text, 0, TextTone::Warn);
     }
     page
 }
 
 /// The recording as a page, with a picture of the pages of each file.
 #[must_use]
-pub fn call_page(record: &CallRecord, run: &Run) -> String {
-    let mut page = Document::default();
+pub fn call_page(record: &CallRecord, run: &SavedRun) -> String {
+    let mut page = ReportDocument::default();
     let end = format!("after {}, on a logarithmic scale", last(record));
     let title = match record.source {
         CallSource::Variables => "Pages of data, by first touch",
@@ -92,7 +92,7 @@ pub fn call_page(record: &CallRecord, run: &Run) -> String {
 
 /// The pages of each file as characters.
 #[must_use]
-pub fn call_map(record: &CallRecord) -> Document {
+pub fn call_map(record: &CallRecord) -> ReportDocument {
     text_maps(maps(record))
 }
 
@@ -168,23 +168,24 @@ mod tests {
     #[test]
     fn calls_that_have_no_place_are_counted() {
         let some = CallRecord { left_out: 3, source: CallSource::Hooks, ..record(&["one"]) };
-        let shown = call_section(&some).text(&crate::Style::default());
+        let shown = call_section(&some).text(&crate::TerminalStyle::default());
         assert!(shown.contains("1 of 8 functions called"), "{shown}");
         assert!(shown.contains("3 first calls are left out"), "{shown}");
     }
 
     #[test]
     fn a_function_colours_all_of_its_pages() {
-        let text = call_map(&record(&["one"])).text(&crate::Style::default());
+        let text = call_map(&record(&["one"])).text(&crate::TerminalStyle::default());
         assert!(text.starts_with("/a\\nb\n2 of 5 pages touched\n         0 "), "{text}");
-        let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
+        let run = SavedRun::new(RunKind::Faults, String::new(), 0, Vec::new());
         let html = call_page(&record(&["one"]), &run);
         assert_eq!((html.matches("<svg").count(), html.matches("<title>after").count()), (2, 4));
     }
 
     #[test]
     fn stripped_files_are_pointed_out() {
-        let shown = |names: &[&str]| call_section(&record(names)).text(&crate::Style::default());
+        let shown =
+            |names: &[&str]| call_section(&record(names)).text(&crate::TerminalStyle::default());
         assert!(shown(&["one"]).contains("/lib: 0 of 8 functions called"));
         assert!(!shown(&["one", "0x10"]).contains("stripped"));
         assert!(shown(&["one", "0x10", "0x20"]).contains("1 file is stripped"));

@@ -1,59 +1,59 @@
 //! The parts of a document.
 
-use super::Document;
-use crate::chart::Picture;
+use super::ReportDocument;
+use crate::chart::SvgPicture;
 use crate::paragraph::Paragraph;
-use crate::style::{Style, Tone};
-use crate::table::Table;
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::ReportTable;
 use std::rc::Rc;
 
 /// A part of a document.
 #[derive(Debug, Clone)]
-pub(super) enum Block {
+pub(super) enum DocumentBlock {
     Blank,
     Heading(String),
     Para(Paragraph),
     Bullet {
         text: String,
-        tone: Tone,
+        tone: TextTone,
     },
     Item {
         label: String,
         text: String,
-        tone: Tone,
+        tone: TextTone,
     },
     /// One line, cut if it is too long for a terminal.
     Single {
         text: String,
         indent: usize,
-        tone: Tone,
+        tone: TextTone,
     },
     Exact(String),
-    Table(Table),
+    Table(ReportTable),
     /// Lines of terminal text.
     Transcript(String),
     /// A picture; shown only on pages.
-    Figure(Picture),
+    Figure(SvgPicture),
     /// Content that depends on the width of the terminal.
-    Fitted(Fitted),
+    Fitted(FittedPart),
     /// Details, closed until opened; shown only on pages.
     Details {
         title: String,
-        inside: Document,
+        inside: ReportDocument,
     },
 }
 
 /// Makes a part of a document for a terminal of a given width.
 #[derive(Clone)]
-pub(super) struct Fitted(pub(super) Rc<dyn Fn(&Style) -> Document>);
+pub(super) struct FittedPart(pub(super) Rc<dyn Fn(&TerminalStyle) -> ReportDocument>);
 
-impl std::fmt::Debug for Fitted {
+impl std::fmt::Debug for FittedPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Fitted")
+        f.write_str("FittedPart")
     }
 }
 
-impl Block {
+impl DocumentBlock {
     /// Its size in memory.
     pub(super) fn bytes(&self) -> usize {
         let text = match self {
@@ -64,7 +64,7 @@ impl Block {
             | Self::Single { text, .. }
             | Self::Exact(text)
             | Self::Transcript(text) => text.len(),
-            Self::Figure(Picture { wide, narrow }) => wide.len() + narrow.len(),
+            Self::Figure(SvgPicture { wide, narrow }) => wide.len() + narrow.len(),
             Self::Item { label, text, .. } => label.len() + text.len(),
             Self::Table(table) => table.bytes(),
             Self::Details { title, inside } => title.len() + inside.bytes,

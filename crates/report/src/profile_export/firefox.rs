@@ -4,9 +4,9 @@
 //! profiles have millions of nodes. Sorted stacks need no search: each shares its prefix with the one before.
 
 use super::frames;
-use super::tables::{Numbered, number};
+use super::tables::{NumberedValues, number};
 use pagewise_model::profile::{ProfiledStack, StackSamples};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::iter::repeat_n;
@@ -24,18 +24,18 @@ const KERNEL: u32 = 2;
 type Values<'a> = Box<dyn Iterator<Item = Value> + 'a>;
 
 /// The profile of `run` in JSON.
-pub(super) fn write(samples: &StackSamples, run: &Run) -> Vec<u8> {
+pub(super) fn write(samples: &StackSamples, run: &SavedRun) -> Vec<u8> {
     let period = samples.period_ns.0.max(1);
     let mut json = format!("{{\"meta\":{},\"libs\":[],\"threads\":[", meta(run, period));
     for ((process, stacks), number) in by_process(samples).into_iter().zip(1_u32..) {
         json += if number > 1 { "," } else { "" };
-        Thread::new(process, &stacks).write(&mut json, number, period);
+        FirefoxThread::new(process, &stacks).write(&mut json, number, period);
     }
     json += "],\"pages\":[],\"profilerOverhead\":[],\"counters\":[]}\n";
     json.into_bytes()
 }
 
-fn meta(run: &Run, period: u64) -> Value {
+fn meta(run: &SavedRun, period: u64) -> Value {
     let category = |name, color| json!({"name": name, "color": color, "subcategories": ["Other"]});
     let categories = [("Other", "grey"), ("Program", "blue"), ("Kernel", "orange")];
     json!({
@@ -75,27 +75,27 @@ fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
 
 /// A node of the stack tree: the indices of its caller and of its function.
 #[derive(Debug)]
-struct Node {
+struct StackNode {
     caller: Option<u32>,
     function: u32,
 }
 
 /// The samples of a process: the viewer requires a thread for them.
 #[derive(Debug)]
-struct Thread<'a> {
+struct FirefoxThread<'a> {
     process: &'a str,
     stacks: &'a [&'a ProfiledStack],
     /// Names of functions with their categories.
-    functions: Numbered<(String, u32)>,
+    functions: NumberedValues<(String, u32)>,
     /// The tree of stacks.
-    nodes: Vec<Node>,
+    nodes: Vec<StackNode>,
     /// The node of each stack.
     leaves: Vec<Option<u32>>,
 }
 
-impl<'a> Thread<'a> {
+impl<'a> FirefoxThread<'a> {
     fn new(process: &'a str, stacks: &'a [&'a ProfiledStack]) -> Self {
-        let mut functions = Numbered::default();
+        let mut functions = NumberedValues::default();
         // The functions of all stacks, outermost first, and the end index of each stack.
         let (mut called, mut ends) = (Vec::new(), Vec::new());
         for stack in stacks {
@@ -188,7 +188,7 @@ impl<'a> Thread<'a> {
 }
 
 /// The tree of consecutive stacks, each with its end: the nodes, and the node of each stack.
-fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
+fn tree(called: &[u32], ends: &[usize]) -> (Vec<StackNode>, Vec<Option<u32>>) {
     let stack = |at: usize| {
         let begin = at.checked_sub(1).map_or(0, |before| ends[before]);
         &called[begin..ends[at]]
@@ -202,7 +202,7 @@ fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
         let shared = before.iter().zip(stack).take_while(|(one, other)| one == other).count();
         path.truncate(shared);
         for function in &stack[shared..] {
-            nodes.push(Node { caller: path.last().copied(), function: *function });
+            nodes.push(StackNode { caller: path.last().copied(), function: *function });
             path.push(number(nodes.len() - 1));
         }
         leaves[at] = path.last().copied();

@@ -12,10 +12,10 @@ pub(crate) mod tables;
 
 use crate::text::escape;
 use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
-use pagewise_model::run::Run;
-use protobuf::Message;
+use pagewise_model::run::SavedRun;
+use protobuf::ProtobufMessage;
 use std::borrow::Cow;
-use tables::{Quantity, Tables};
+use tables::{ProfileQuantity, ProfileTables};
 
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
@@ -33,7 +33,7 @@ pub enum ProfileForm {
 
 /// The samples of `run` in this form.
 #[must_use]
-pub fn profile_export(samples: &StackSamples, run: &Run, form: ProfileForm) -> Vec<u8> {
+pub fn profile_export(samples: &StackSamples, run: &SavedRun, form: ProfileForm) -> Vec<u8> {
     match form {
         ProfileForm::Folded => samples.stacks.iter().map(folded).collect::<String>().into_bytes(),
         ProfileForm::Firefox => firefox::write(samples, run),
@@ -43,31 +43,31 @@ pub fn profile_export(samples: &StackSamples, run: &Run, form: ProfileForm) -> V
 }
 
 /// The tables of `run` as bytes, for pprof or OpenTelemetry.
-pub(crate) fn from_tables(mut tables: Tables, run: &Run, is_pprof: bool) -> Vec<u8> {
+pub(crate) fn from_tables(mut tables: ProfileTables, run: &SavedRun, is_pprof: bool) -> Vec<u8> {
     tables.date(run, 0);
     if is_pprof { pprof::write(tables) } else { otlp::write(tables, program(run)) }
 }
 
 /// The message that both formats call `ValueType`: a name and a unit.
-fn quantity(tables: &mut Tables, quantity: Quantity) -> Message {
+fn quantity(tables: &mut ProfileTables, quantity: ProfileQuantity) -> ProtobufMessage {
     let (name, unit) = (tables.text(quantity.name), tables.text(quantity.unit));
-    Message::default().number(1, u64::from(name)).number(2, u64::from(unit))
+    ProtobufMessage::default().number(1, u64::from(name)).number(2, u64::from(unit))
 }
 
 /// The program that was run.
-fn program(run: &Run) -> &str {
+fn program(run: &SavedRun) -> &str {
     run.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or_default())
 }
 
-fn tables(samples: &StackSamples, run: &Run) -> Tables {
-    let mut tables = Tables::new(tables::OF_SAMPLES);
+fn tables(samples: &StackSamples, run: &SavedRun) -> ProfileTables {
+    let mut tables = ProfileTables::new(tables::OF_SAMPLES);
     let period = samples.period_ns.0.max(1);
     for stack in &samples.stacks {
         let kernel = stack.kernel.iter().map(|function| {
             let function = Cow::from(&**function);
-            tables::Frame { function, file: KERNEL, offset: 0, is_kernel: true }
+            tables::ProfileFrame { function, file: KERNEL, offset: 0, is_kernel: true }
         });
-        let user = stack.user.iter().map(|frame| tables::Frame {
+        let user = stack.user.iter().map(|frame| tables::ProfileFrame {
             function: named(frame).into(),
             file: &frame.path,
             offset: frame.offset_bytes.0,

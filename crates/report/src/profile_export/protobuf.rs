@@ -3,14 +3,14 @@
 
 /// A message under construction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Message(Vec<u8>);
+pub(super) struct ProtobufMessage(Vec<u8>);
 
 /// Wire types.
 const VARINT: u32 = 0;
 const FIXED: u32 = 1;
 const BYTES: u32 = 2;
 
-impl Message {
+impl ProtobufMessage {
     /// A number.
     pub(super) fn number(mut self, field: u32, value: u64) -> Self {
         if value != 0 {
@@ -89,14 +89,18 @@ mod tests {
     #[test]
     fn fields_are_written_as_published() {
         // The examples of "Encoding".
-        assert_eq!(Message::default().number(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
-        assert_eq!(Message::default().text(2, "testing").into_bytes(), b"\x12\x07testing");
-        let packed = Message::default().numbers(6, [3, 270, 86942]).into_bytes();
+        assert_eq!(ProtobufMessage::default().number(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
+        assert_eq!(ProtobufMessage::default().text(2, "testing").into_bytes(), b"\x12\x07testing");
+        let packed = ProtobufMessage::default().numbers(6, [3, 270, 86942]).into_bytes();
         assert_eq!(packed, [0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]);
-        let inner = Message::default().message(3, &Message::default().number(1, 150));
+        let inner =
+            ProtobufMessage::default().message(3, &ProtobufMessage::default().number(1, 150));
         assert_eq!(inner.into_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
-        assert_eq!(Message::default().fixed(3, 1).into_bytes(), [0x19, 1, 0, 0, 0, 0, 0, 0, 0]);
-        let empty = Message::default().number(1, 0).text(2, "").fixed(3, 0).numbers(4, []);
-        assert_eq!(empty, Message::default());
+        assert_eq!(
+            ProtobufMessage::default().fixed(3, 1).into_bytes(),
+            [0x19, 1, 0, 0, 0, 0, 0, 0, 0]
+        );
+        let empty = ProtobufMessage::default().number(1, 0).text(2, "").fixed(3, 0).numbers(4, []);
+        assert_eq!(empty, ProtobufMessage::default());
     }
 }

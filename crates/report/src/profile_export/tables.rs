@@ -1,21 +1,21 @@
 //! Weighted stacks as indexed tables, which pprof and OpenTelemetry share: texts, functions, files,
 //! locations, samples. Entry 0 of every table is empty, as both formats require for texts.
 
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// A counted quantity and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Quantity {
+pub(crate) struct ProfileQuantity {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
 }
 
 /// A frame by its names.
 #[derive(Debug, Clone)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct ProfileFrame<'a> {
     pub(crate) function: Cow<'a, str>,
     /// The file of the code; empty if there is none.
     pub(crate) file: &'a str,
@@ -26,7 +26,7 @@ pub(crate) struct Frame<'a> {
 
 /// A code location: indices of its function and file, and the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Location {
+pub(super) struct ProfileLocation {
     pub(super) function: u32,
     pub(super) file: u32,
     pub(super) offset: u64,
@@ -35,7 +35,7 @@ pub(super) struct Location {
 
 /// A stack with its weights.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct ProfileSample {
     /// Index in the texts.
     pub(super) process: u32,
     /// Index of the stack of locations, leaf first.
@@ -45,43 +45,47 @@ pub(super) struct Sample {
 }
 
 /// The number of samples, and their CPU time.
-pub(crate) const OF_SAMPLES: [Quantity; 2] =
-    [Quantity { name: "samples", unit: "count" }, Quantity { name: "cpu", unit: "nanoseconds" }];
-pub(crate) const OF_FAULTS: [Quantity; 2] =
-    [Quantity { name: "faults", unit: "count" }, Quantity { name: "latency", unit: "nanoseconds" }];
+pub(crate) const OF_SAMPLES: [ProfileQuantity; 2] = [
+    ProfileQuantity { name: "samples", unit: "count" },
+    ProfileQuantity { name: "cpu", unit: "nanoseconds" },
+];
+pub(crate) const OF_FAULTS: [ProfileQuantity; 2] = [
+    ProfileQuantity { name: "faults", unit: "count" },
+    ProfileQuantity { name: "latency", unit: "nanoseconds" },
+];
 
 /// All tables of a profile.
 #[derive(Debug)]
-pub(crate) struct Tables {
-    pub(super) quantities: [Quantity; 2],
+pub(crate) struct ProfileTables {
+    pub(super) quantities: [ProfileQuantity; 2],
     /// Sampling period in units of the last quantity; 0 if every event was recorded.
     pub(super) period: u64,
     pub(super) start_unix_ns: u64,
     pub(super) duration_ns: u64,
-    pub(super) texts: Numbered<String>,
+    pub(super) texts: NumberedValues<String>,
     /// Indices in the texts.
-    pub(super) functions: Numbered<u32>,
-    pub(super) files: Numbered<u32>,
-    pub(super) locations: Numbered<Location>,
-    pub(super) stacks: Numbered<Vec<u32>>,
-    pub(super) samples: Vec<Sample>,
+    pub(super) functions: NumberedValues<u32>,
+    pub(super) files: NumberedValues<u32>,
+    pub(super) locations: NumberedValues<ProfileLocation>,
+    pub(super) stacks: NumberedValues<Vec<u32>>,
+    pub(super) samples: Vec<ProfileSample>,
     of_stack: HashMap<(u32, u32), usize>,
 }
 
-impl Tables {
+impl ProfileTables {
     /// Tables without samples.
-    pub(crate) fn new(quantities: [Quantity; 2]) -> Self {
-        let nowhere = Location { function: 0, file: 0, offset: 0, is_kernel: false };
+    pub(crate) fn new(quantities: [ProfileQuantity; 2]) -> Self {
+        let nowhere = ProfileLocation { function: 0, file: 0, offset: 0, is_kernel: false };
         Self {
             quantities,
             period: 0,
             start_unix_ns: 0,
             duration_ns: 0,
-            texts: Numbered::beginning_with(String::new()),
-            functions: Numbered::beginning_with(0),
-            files: Numbered::beginning_with(0),
-            locations: Numbered::beginning_with(nowhere),
-            stacks: Numbered::beginning_with(Vec::new()),
+            texts: NumberedValues::beginning_with(String::new()),
+            functions: NumberedValues::beginning_with(0),
+            files: NumberedValues::beginning_with(0),
+            locations: NumberedValues::beginning_with(nowhere),
+            stacks: NumberedValues::beginning_with(Vec::new()),
             samples: Vec::new(),
             of_stack: HashMap::new(),
         }
@@ -91,7 +95,7 @@ impl Tables {
     pub(crate) fn add<'a>(
         &mut self,
         process: &str,
-        frames: impl Iterator<Item = Frame<'a>>,
+        frames: impl Iterator<Item = ProfileFrame<'a>>,
         values: [u64; 2],
     ) {
         let process = self.text(process);
@@ -99,7 +103,7 @@ impl Tables {
         let stack = self.stacks.number(frames);
         let samples = &mut self.samples;
         let at = *self.of_stack.entry((process, stack)).or_insert_with(|| {
-            samples.push(Sample { process, stack, values: [0; 2] });
+            samples.push(ProfileSample { process, stack, values: [0; 2] });
             samples.len() - 1
         });
         for (sum, value) in samples[at].values.iter_mut().zip(values) {
@@ -108,13 +112,13 @@ impl Tables {
     }
 
     /// Sets when the samples of `run` were taken, and the sampling period in nanoseconds of CPU time.
-    pub(crate) fn date(&mut self, run: &Run, period: u64) {
+    pub(crate) fn date(&mut self, run: &SavedRun, period: u64) {
         (self.start_unix_ns, self.duration_ns) = (run.started_unix_ns, run.took_ns.0);
         self.period = period;
     }
 
     /// The quantity of the period: time if samples were taken by it, else the events.
-    pub(super) const fn period_of(&self) -> Quantity {
+    pub(super) const fn period_of(&self) -> ProfileQuantity {
         let [events, time] = self.quantities;
         if self.period > 0 { time } else { events }
     }
@@ -124,24 +128,24 @@ impl Tables {
         self.texts.number(text.to_owned())
     }
 
-    fn location(&mut self, frame: Frame<'_>) -> u32 {
+    fn location(&mut self, frame: ProfileFrame<'_>) -> u32 {
         let function = self.text(&frame.function);
         let file = self.text(frame.file);
         let function = self.functions.number(function);
         let file = self.files.number(file);
         let (offset, is_kernel) = (frame.offset, frame.is_kernel);
-        self.locations.number(Location { function, file, offset, is_kernel })
+        self.locations.number(ProfileLocation { function, file, offset, is_kernel })
     }
 }
 
 /// Distinct values with an index for each.
 #[derive(Debug, Default)]
-pub(super) struct Numbered<T> {
+pub(super) struct NumberedValues<T> {
     pub(super) all: Vec<T>,
     numbers: HashMap<T, u32>,
 }
 
-impl<T: Clone + Eq + Hash> Numbered<T> {
+impl<T: Clone + Eq + Hash> NumberedValues<T> {
     /// A table with only this entry.
     pub(super) fn beginning_with(first: T) -> Self {
         Self { all: vec![first.clone()], numbers: HashMap::from([(first, 0)]) }

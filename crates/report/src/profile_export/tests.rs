@@ -28,7 +28,7 @@ fn samples() -> StackSamples {
 }
 
 fn exported(form: ProfileForm) -> Vec<u8> {
-    let mut run = Run::new(RunKind::Profile, "r".into(), 99, vec!["/usr/bin/app".into()]);
+    let mut run = SavedRun::new(RunKind::Profile, "r".into(), 99, vec!["/usr/bin/app".into()]);
     run.took_ns = Nanos(5);
     profile_export(&samples(), &run, form)
 }
@@ -284,7 +284,7 @@ fn processes_beyond_the_most_share_one_and_keep_their_names() {
         ProfiledStack { process, ..all.stacks[number % 2].clone() }
     };
     let stacks: Vec<ProfiledStack> = (0..MOST_PROCESSES + 5).map(stack).collect();
-    let run = Run::new(RunKind::Profile, "r".into(), 99, vec!["app".into()]);
+    let run = SavedRun::new(RunKind::Profile, "r".into(), 99, vec!["app".into()]);
     let text = profile_export(&StackSamples { stacks, ..all }, &run, ProfileForm::Firefox);
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let threads = json["threads"].as_array().unwrap();

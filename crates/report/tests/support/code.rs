@@ -1,49 +1,50 @@
 //! Constructed page cache and code on huge pages.
 
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache::{
-    CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, FolioShare, Holder,
-    Holders, Slot, SlotMap,
+    CacheAction, CacheCounts, CacheOutcome, CacheReport, CacheSlot, CacheState, FileCacheReport,
+    FileHolder, FileHolders, FolioShare, SlotMap,
 };
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
 use pagewise_model::fold::{
-    Changes, FileRange, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome,
+    FileRange, FoldChanges, FoldReport, FoldedSegment, LinkAdvice, SegmentTail, TailOutcome,
 };
-use pagewise_model::heap::{HeapArea, Stretch};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::heap::{HeapArea, HeapStretch};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::text::{
-    Area, AreaKind, Coverage, HugeTotals, Layout, MappedFile, Method, Piece, Placement, Reach,
-    Segment, Standing, TextFile,
+    ElfLayout, HugeStanding, HugeTotals, ImagePlacement, LoadSegment, MappedFile, MethodReach,
+    TextArea, TextAreaKind, TextCoverage, TextFile, TextMethod, TextPiece,
 };
 use pagewise_model::text_report::{ExplainedProcess, TextCount, TextReport, TextStatus};
 use pagewise_model::text_system::{
-    Change, Cleaner, Hugetext, Mode, Offered, Pace, Setting, TextSystem,
+    HugePageCleaner, HugetextChange, HugetextMode, HugetextSetting, HugetextState, KhugepagedPace,
+    OfferedCleaner, TextSystem,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
-pub(crate) fn state(slots: &[Slot]) -> CacheState {
-    let of = |slot: Slot| slots.iter().filter(|s| **s == slot).count() as u64;
+pub(crate) fn state(slots: &[CacheSlot]) -> CacheState {
+    let of = |slot: CacheSlot| slots.iter().filter(|s| **s == slot).count() as u64;
     let counts = CacheCounts {
-        cached_bytes: Bytes::mib(2 * of(Slot::Whole)),
+        cached_bytes: Bytes::mib(2 * of(CacheSlot::Whole)),
         dirty_bytes: Bytes::kib(12),
         writeback_bytes: Bytes(0),
         evicted_bytes: Bytes::mib(3),
     };
     let folio = |size, total| FolioShare { folio_bytes: size, total_bytes: total };
     CacheState {
-        cached_bytes: Fact::Known(Bytes::mib(2 * (of(Slot::Whole) + of(Slot::Huge)))),
-        huge_bytes: Fact::Known(Bytes::mib(2 * of(Slot::Huge))),
+        cached_bytes: Fact::Known(Bytes::mib(2 * (of(CacheSlot::Whole) + of(CacheSlot::Huge)))),
+        huge_bytes: Fact::Known(Bytes::mib(2 * of(CacheSlot::Huge))),
         slots: SlotMap(slots.to_vec()),
         counts: Fact::Known(counts),
         folios: Fact::Known(vec![
             folio(Bytes::kib(4), Bytes::mib(1)),
-            folio(Bytes::mib(2), Bytes::mib(2 * of(Slot::Huge))),
+            folio(Bytes::mib(2), Bytes::mib(2 * of(CacheSlot::Huge))),
         ]),
     }
 }
 
-pub(crate) fn file(path: &str, slots: &[Slot]) -> CachedFile {
-    CachedFile {
+pub(crate) fn file(path: &str, slots: &[CacheSlot]) -> FileCacheReport {
+    FileCacheReport {
         path: path.into(),
         size_bytes: Bytes::mib(2 * slots.len() as u64),
         file_system: "ext4".into(),
@@ -55,20 +56,21 @@ pub(crate) fn file(path: &str, slots: &[Slot]) -> CachedFile {
     }
 }
 
-fn refused() -> CachedFile {
-    let holder = |pid| Holder { pid, name: "server".into(), mapped_bytes: Bytes::mib(9) };
-    CachedFile {
+fn refused() -> FileCacheReport {
+    let holder = |pid| FileHolder { pid, name: "server".into(), mapped_bytes: Bytes::mib(9) };
+    FileCacheReport {
         outcome: Some(CacheOutcome::Refused {
             why: "it is mapped, in the folios that it has now, by server (7)".into(),
             help: "stop them first, and start them again afterwards".into(),
         }),
-        holders: Some(Holders { seen: (7..14).map(holder).collect(), hidden_processes: 2 }),
-        ..file("/usr/sbin/server", &[Slot::Whole, Slot::Part, Slot::Absent])
+        holders: Some(FileHolders { seen: (7..14).map(holder).collect(), hidden_processes: 2 }),
+        ..file("/usr/sbin/server", &[CacheSlot::Whole, CacheSlot::Part, CacheSlot::Absent])
     }
 }
 
-fn foreign() -> CachedFile {
-    let mut file = file("/usr/bin/foreign", &[Slot::Asked, Slot::Huge, Slot::Absent]);
+fn foreign() -> FileCacheReport {
+    let mut file =
+        file("/usr/bin/foreign", &[CacheSlot::Asked, CacheSlot::Huge, CacheSlot::Absent]);
     file.before.cached_bytes =
         Fact::missing("the kernel shows it only to accounts that own the file");
     file.before.counts = Fact::missing("`cachestat` failed");
@@ -77,23 +79,25 @@ fn foreign() -> CachedFile {
 }
 
 pub(crate) fn cached() -> CacheReport {
-    let done = CachedFile {
-        after: Some(state(&[Slot::Huge; 200])),
+    let done = FileCacheReport {
+        after: Some(state(&[CacheSlot::Huge; 200])),
         outcome: Some(CacheOutcome::Done),
         took_ns: Some(Nanos::millis(40)),
-        ..file("/srv/model.bin", &[Slot::Whole; 200])
+        ..file("/srv/model.bin", &[CacheSlot::Whole; 200])
     };
-    let other = |outcome, path| CachedFile {
-        after: Some(state(&[Slot::Absent, Slot::Huge])),
+    let other = |outcome, path| FileCacheReport {
+        after: Some(state(&[CacheSlot::Absent, CacheSlot::Huge])),
         outcome: Some(outcome),
         took_ns: Some(Nanos::millis(2)),
-        ..file(path, &[Slot::Huge, Slot::Huge])
+        ..file(path, &[CacheSlot::Huge, CacheSlot::Huge])
     };
     let why = || "no huge page was free while it was read back".to_owned();
-    let already =
-        CachedFile { outcome: Some(CacheOutcome::Already), ..file("/srv/already", &[Slot::Huge]) };
+    let already = FileCacheReport {
+        outcome: Some(CacheOutcome::Already),
+        ..file("/srv/already", &[CacheSlot::Huge])
+    };
     CacheReport {
-        verb: CacheVerb::Huge,
+        verb: CacheAction::Huge,
         slot_bytes: PageSize::PMD_2M,
         files: vec![
             done,
@@ -106,9 +110,9 @@ pub(crate) fn cached() -> CacheReport {
     }
 }
 
-fn pieces(start: u64, standings: &[Standing]) -> Vec<Piece> {
+fn pieces(start: u64, standings: &[HugeStanding]) -> Vec<TextPiece> {
     let size = Bytes::mib(2);
-    let piece = |(nth, standing): (usize, &Standing)| Piece {
+    let piece = |(nth, standing): (usize, &HugeStanding)| TextPiece {
         address: start + nth as u64 * size.0,
         offset_bytes: Bytes(nth as u64 * size.0),
         length_bytes: size,
@@ -118,34 +122,37 @@ fn pieces(start: u64, standings: &[Standing]) -> Vec<Piece> {
 }
 
 /// A text area with a piece of every kind.
-pub(crate) fn areas() -> Vec<Area> {
+pub(crate) fn areas() -> Vec<TextArea> {
     let all = [
-        Standing::Boundary,
-        Standing::Huge,
-        Standing::Huge,
-        Standing::SmallFolio,
-        Standing::NotCached,
-        Standing::NotTouched,
-        Standing::Incongruent { off_by_bytes: Bytes::kib(40) },
-        Standing::ByChance { one_in: 512 },
-        Standing::PrivateCopy { copied_bytes: Bytes::kib(8) },
-        Standing::PageTable,
-        Standing::Disabled,
-        Standing::FileSystem { name: "vfat".into() },
-        Standing::NotKnown { why: "the file cannot be opened by its name".into() },
+        HugeStanding::Boundary,
+        HugeStanding::Huge,
+        HugeStanding::Huge,
+        HugeStanding::SmallFolio,
+        HugeStanding::NotCached,
+        HugeStanding::NotTouched,
+        HugeStanding::Incongruent { off_by_bytes: Bytes::kib(40) },
+        HugeStanding::ByChance { one_in: 512 },
+        HugeStanding::PrivateCopy { copied_bytes: Bytes::kib(8) },
+        HugeStanding::PageTable,
+        HugeStanding::Disabled,
+        HugeStanding::FileSystem { name: "vfat".into() },
+        HugeStanding::NotKnown { why: "the file cannot be opened by its name".into() },
     ];
     vec![
-        Area { kind: AreaKind::ReadOnly, pieces: pieces(0x40_0000, &[Standing::TooSmall]) },
-        Area { kind: AreaKind::Text, pieces: pieces(0x60_0000, &all) },
+        TextArea {
+            kind: TextAreaKind::ReadOnly,
+            pieces: pieces(0x40_0000, &[HugeStanding::TooSmall]),
+        },
+        TextArea { kind: TextAreaKind::Text, pieces: pieces(0x60_0000, &all) },
     ]
 }
 
 pub(crate) fn explained() -> TextReport {
-    let huge = |text, read_only| Coverage {
+    let huge = |text, read_only| TextCoverage {
         text_bytes: Bytes::mib(text),
         read_only_bytes: Bytes::mib(read_only),
     };
-    let segment = Segment {
+    let segment = LoadSegment {
         offset_bytes: Bytes(0),
         address: 0x60_0000,
         file_bytes: Bytes::mib(26),
@@ -153,26 +160,29 @@ pub(crate) fn explained() -> TextReport {
         is_writable: false,
         is_executable: true,
     };
-    let reach = Method::ALL.into_iter().zip([huge(4, 0), huge(24, 0), huge(26, 2)]);
+    let reach = TextMethod::ALL.into_iter().zip([huge(4, 0), huge(24, 0), huge(26, 2)]);
     TextReport::ExplainFile {
         slot_bytes: PageSize::PMD_2M,
         file: Box::new(TextFile {
-            cache: file("/usr/bin/example", &[Slot::Huge, Slot::Whole, Slot::Absent]),
-            layout: Layout { placement: Placement::Program, segments: vec![segment] },
+            cache: file(
+                "/usr/bin/example",
+                &[CacheSlot::Huge, CacheSlot::Whole, CacheSlot::Absent],
+            ),
+            layout: ElfLayout { placement: ImagePlacement::Program, segments: vec![segment] },
             size: huge(26, 2),
             areas: areas(),
-            reach: reach.map(|(method, huge)| Reach { method, huge }).collect(),
+            reach: reach.map(|(method, huge)| MethodReach { method, huge }).collect(),
         }),
     }
 }
 
 /// A copy with segments of every outcome.
-pub(crate) fn folded() -> Folded {
+pub(crate) fn folded() -> FoldReport {
     let TextReport::ExplainFile { file: original, .. } = explained() else { panic!("a file") };
     let mut copy = (*original).clone();
     copy.cache.path = "/srv/example copy".into();
     copy.reach.iter_mut().for_each(|reach| reach.huge.text_bytes = Bytes::mib(26));
-    let segment = |address, mib, flags: &str, align| Segment {
+    let segment = |address, mib, flags: &str, align| LoadSegment {
         offset_bytes: Bytes(address),
         address,
         file_bytes: Bytes::mib(mib),
@@ -189,10 +199,10 @@ pub(crate) fn folded() -> Folded {
     };
     let whole = segment(0, 28, "x", Bytes::mib(2));
     let (off, data) = (small(0x200_1000, 3, "x"), small(0x300_0000, 1, "w"));
-    let tail = |address, outcome| Tail { address, tail_bytes: Bytes::kib(96), outcome };
-    Folded {
+    let tail = |address, outcome| SegmentTail { address, tail_bytes: Bytes::kib(96), outcome };
+    FoldReport {
         is_merged: true,
-        changes: Changes {
+        changes: FoldChanges {
             segments: vec![
                 folded(2, small(0, 1, ""), Some(whole)),
                 folded(3, small(0x10_0000, 26, "x"), None),
@@ -231,7 +241,7 @@ const fn range_of_a_header(offset: u64) -> FileRange {
     FileRange { offset_bytes: Bytes(offset), length_bytes: Bytes(56) }
 }
 
-pub(crate) fn fold_run(folded: Folded) -> Run {
+pub(crate) fn fold_run(folded: FoldReport) -> SavedRun {
     text_run(TextReport::Fold { slot_bytes: PageSize::PMD_2M, folded: Box::new(folded) })
 }
 
@@ -239,11 +249,11 @@ pub(crate) fn process() -> TextReport {
     let mapped = |path: &str, areas| MappedFile {
         path: path.into(),
         areas,
-        after_warm: Coverage { text_bytes: Bytes::mib(24), read_only_bytes: Bytes(0) },
+        after_warm: TextCoverage { text_bytes: Bytes::mib(24), read_only_bytes: Bytes(0) },
     };
-    let small = vec![Area {
-        kind: AreaKind::Text,
-        pieces: pieces(0x7f00_0000_0000, &[Standing::TooSmall]),
+    let small = vec![TextArea {
+        kind: TextAreaKind::Text,
+        pieces: pieces(0x7f00_0000_0000, &[HugeStanding::TooSmall]),
     }];
     TextReport::ExplainProcess {
         slot_bytes: PageSize::PMD_2M,
@@ -264,9 +274,9 @@ pub(crate) fn process() -> TextReport {
 
 /// Anonymous memory: a mapping for each reason, more mappings than are listed, and small ones.
 fn heap() -> Vec<HeapArea> {
-    use Standing::{Boundary, Huge, NotAsked, NotTouched, PoolEmpty, Refused, TooSmall};
-    let area = |nth: u64, name: &str, standings: &[Standing]| {
-        let stretch = |(at, standing): (u64, &Standing)| Stretch {
+    use HugeStanding::{Boundary, Huge, NotAsked, NotTouched, PoolEmpty, Refused, TooSmall};
+    let area = |nth: u64, name: &str, standings: &[HugeStanding]| {
+        let stretch = |(at, standing): (u64, &HugeStanding)| HeapStretch {
             address: (nth << 32) + at * PageSize::PMD_2M.bytes(),
             length_bytes: Bytes::mib(2),
             standing: standing.clone(),
@@ -279,7 +289,7 @@ fn heap() -> Vec<HeapArea> {
         }
     };
     let giant = PageSize::new(Bytes::mib(1024).0).unwrap();
-    let stretch = |at: u64, standing| Stretch {
+    let stretch = |at: u64, standing| HeapStretch {
         address: (9 << 40) + at * giant.bytes(),
         length_bytes: Bytes(giant.bytes()),
         standing,
@@ -296,15 +306,15 @@ fn heap() -> Vec<HeapArea> {
         area(3, "[stack]", &[TooSmall]),
         pool,
     ];
-    all.extend((4..16).map(|nth| area(nth, "[anon: arena]", &[Standing::NotOffered])));
+    all.extend((4..16).map(|nth| area(nth, "[anon: arena]", &[HugeStanding::NotOffered])));
     all
 }
 
 /// Code generated by a process: a mapping with a piece of every kind, and small ones.
-pub(crate) fn generated() -> Vec<Area> {
-    use Standing::{Boundary, Huge, NotTouched, SmallPages, TooSmall};
-    let area = |start, standings: &[Standing]| Area {
-        kind: AreaKind::Text,
+pub(crate) fn generated() -> Vec<TextArea> {
+    use HugeStanding::{Boundary, Huge, NotTouched, SmallPages, TooSmall};
+    let area = |start, standings: &[HugeStanding]| TextArea {
+        kind: TextAreaKind::Text,
         pieces: pieces(start, standings),
     };
     vec![
@@ -341,7 +351,7 @@ pub(crate) fn collapsed() -> CollapsedProcess {
     }
 }
 
-pub(crate) fn collapse_run(process: CollapsedProcess) -> Run {
+pub(crate) fn collapse_run(process: CollapsedProcess) -> SavedRun {
     text_run(TextReport::Collapse { slot_bytes: PageSize::PMD_2M, process })
 }
 
@@ -351,15 +361,18 @@ fn totals(file_huge: u64) -> HugeTotals {
 
 /// A kernel that supports only huge folios.
 pub(crate) fn plain_system() -> TextSystem {
-    let offered = |cleaner, may_write| Offered { cleaner, may_write };
+    let offered = |cleaner, may_write| OfferedCleaner { cleaner, may_write };
     TextSystem {
         hugetext: None,
         boot_mode: None,
         collapses_files: Fact::Known(false),
-        pace: Fact::Known(Pace { round_bytes: Bytes::mib(16), sleep_ns: Nanos::secs(10) }),
+        pace: Fact::Known(KhugepagedPace {
+            round_bytes: Bytes::mib(16),
+            sleep_ns: Nanos::secs(10),
+        }),
         cleaners: vec![
-            offered(Cleaner::Caches, Fact::Known(true)),
-            offered(Cleaner::Split, Fact::missing("debugfs is not mounted")),
+            offered(HugePageCleaner::Caches, Fact::Known(true)),
+            offered(HugePageCleaner::Split, Fact::missing("debugfs is not mounted")),
         ],
         changes: Vec::new(),
         cleaned: None,
@@ -373,16 +386,19 @@ pub(crate) fn plain_system() -> TextSystem {
 
 /// A kernel with hugetext, with unchanged settings or with both changed.
 pub(crate) fn hugetext_system(is_changed: bool) -> TextSystem {
-    let mode = if is_changed { Mode::Both } else { Mode::Files };
+    let mode = if is_changed { HugetextMode::Both } else { HugetextMode::Files };
     let threshold = Bytes::kib(if is_changed { 4 } else { 0 });
-    let change = |setting, before, after| Change { setting, before, after };
-    let changes = [change(Setting::Mode, 1, 3), change(Setting::PadThreshold, 0, threshold.0)];
+    let change = |setting, before, after| HugetextChange { setting, before, after };
+    let changes = [
+        change(HugetextSetting::Mode, 1, 3),
+        change(HugetextSetting::PadThreshold, 0, threshold.0),
+    ];
     TextSystem {
-        hugetext: Some(Hugetext {
+        hugetext: Some(HugetextState {
             mode: Fact::Known(mode),
             pad_threshold_bytes: Fact::Known(threshold),
         }),
-        boot_mode: Some(Mode::Files),
+        boot_mode: Some(HugetextMode::Files),
         collapses_files: Fact::Known(true),
         changes: if is_changed { changes.to_vec() } else { Vec::new() },
         after: is_changed.then(|| totals(18)),
@@ -390,7 +406,7 @@ pub(crate) fn hugetext_system(is_changed: bool) -> TextSystem {
     }
 }
 
-pub(crate) fn system_run(system: TextSystem) -> Run {
+pub(crate) fn system_run(system: TextSystem) -> SavedRun {
     text_run(TextReport::System { slot_bytes: PageSize::PMD_2M, system: Box::new(system) })
 }
 
@@ -419,14 +435,16 @@ pub(crate) fn status(pid: Option<i32>) -> TextReport {
     })
 }
 
-pub(crate) fn text_run(report: TextReport) -> Run {
-    let mut run = Run::new(RunKind::Text, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.body = Some(Body::Text(report));
+pub(crate) fn text_run(report: TextReport) -> SavedRun {
+    let mut run =
+        SavedRun::new(RunKind::Text, String::new(), 1_700_000_000_000_000_000, Vec::new());
+    run.body = Some(RunBody::Text(report));
     run
 }
 
-pub(crate) fn cache_run(report: CacheReport) -> Run {
-    let mut run = Run::new(RunKind::Cache, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.body = Some(Body::Cache(report));
+pub(crate) fn cache_run(report: CacheReport) -> SavedRun {
+    let mut run =
+        SavedRun::new(RunKind::Cache, String::new(), 1_700_000_000_000_000_000, Vec::new());
+    run.body = Some(RunBody::Cache(report));
     run
 }

@@ -1,34 +1,35 @@
 //! A small constructed recording: a program that fills a buffer in a loop, with its loader.
 
 use super::{machine, usage};
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::fault::{
-    Access, Account, Again, Callers, Cause, Churn, Fault, FaultReport, FunctionTally, GroupTally,
-    Label, Latencies, MappingKind, Names, Phase, Place, PlaceTally, Saving, Served, Site,
-    SourceLine, Stack, StackEnd, Stacks, Step, Tally,
+    AccessKind, CallerStack, FaultAccount, FaultCallers, FaultCause, FaultChurn, FaultLabel,
+    FaultLatencies, FaultNames, FaultOutcome, FaultPlace, FaultReport, FaultSaving, FaultSite,
+    FaultTally, FunctionTally, GroupTally, MappingKind, PageFault, PlaceTally, ProgramPhase,
+    RecordingMethod, RepeatFaultReason, SourceLine, StackEnd, StackRecording,
 };
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 const LOADER: &str = "/lib/ld-linux.so.2";
 const LIBC: &str = "/lib/libc.so.6";
 const PROGRAM: &str = "/usr/bin/fill";
 
-fn place(kind: MappingKind, path: &str) -> Place {
-    Place { kind, path: path.into() }
+fn place(kind: MappingKind, path: &str) -> FaultPlace {
+    FaultPlace { kind, path: path.into() }
 }
 
-fn site(function: Option<&str>, path: &str, offset: u64) -> Site {
+fn site(function: Option<&str>, path: &str, offset: u64) -> FaultSite {
     let (function, path) = (function.map(Into::into), path.into());
-    Site { function, path, offset_bytes: Bytes(offset), ..Site::default() }
+    FaultSite { function, path, offset_bytes: Bytes(offset), ..FaultSite::default() }
 }
 
-fn with_line(site: Site, file: &str, line: u32) -> Site {
-    Site { source: Some(SourceLine { file: file.into(), line }), ..site }
+fn with_line(site: FaultSite, file: &str, line: u32) -> FaultSite {
+    FaultSite { source: Some(SourceLine { file: file.into(), line }), ..site }
 }
 
-pub(crate) fn names() -> Names {
-    Names {
+pub(crate) fn names() -> FaultNames {
+    FaultNames {
         places: vec![
             place(MappingKind::Code, LOADER),
             place(MappingKind::Data, PROGRAM),
@@ -40,12 +41,12 @@ pub(crate) fn names() -> Names {
             site(Some("memset"), LIBC, 0x9f550),
         ],
         frames: vec![site(Some("fill"), PROGRAM, 0x1234), site(Some("main"), PROGRAM, 0x1100)],
-        stacks: vec![Stack { frames: vec![0, 1], end: StackEnd::Outermost }],
+        stacks: vec![CallerStack { frames: vec![0, 1], end: StackEnd::Outermost }],
     }
 }
 
-fn fault(order: u64, at_us: u64, place: u32, site: u32, page: u64) -> Fault {
-    Fault {
+fn fault(order: u64, at_us: u64, place: u32, site: u32, page: u64) -> PageFault {
+    PageFault {
         order,
         since_first_ns: Nanos(at_us * 1000),
         latency_ns: Fact::Known(Nanos(1500)),
@@ -53,9 +54,9 @@ fn fault(order: u64, at_us: u64, place: u32, site: u32, page: u64) -> Fault {
         tid: 70,
         page_address: page,
         ip_address: 0x7f00_0000_1080,
-        access: Access::Write,
-        cause: Cause::Absent,
-        served: Served::Minor,
+        access: AccessKind::Write,
+        cause: FaultCause::Absent,
+        served: FaultOutcome::Minor,
         page_bytes: Some(Bytes(4096)),
         offset_bytes: None,
         place,
@@ -66,19 +67,19 @@ fn fault(order: u64, at_us: u64, place: u32, site: u32, page: u64) -> Fault {
 }
 
 /// One of each kind: a fetch, a copy, a major one, one that failed, and a buffer filled twice.
-pub(crate) fn faults() -> Vec<Fault> {
-    let code = |order, at_us, offset| Fault {
-        access: Access::Execute,
+pub(crate) fn faults() -> Vec<PageFault> {
+    let code = |order, at_us, offset| PageFault {
+        access: AccessKind::Execute,
         offset_bytes: Some(Bytes(offset)),
         ..fault(order, at_us, 0, 0, 0x7f00_0000_0000 + offset)
     };
     let mut all = vec![code(0, 0, 0x1000), code(1, 12, 0x4000)];
-    all[1].served = Served::Major;
+    all[1].served = FaultOutcome::Major;
     all[1].latency_ns = Fact::Known(Nanos(250_500));
-    all.push(Fault {
-        cause: Cause::Protection,
+    all.push(PageFault {
+        cause: FaultCause::Protection,
         offset_bytes: Some(Bytes(0x7000)),
-        labels: vec![Label::CopyOnWrite],
+        labels: vec![FaultLabel::CopyOnWrite],
         ..fault(2, 300, 1, 1, 0x5500_0000_7000)
     });
     for round in 0..2 {
@@ -86,12 +87,12 @@ pub(crate) fn faults() -> Vec<Fault> {
             let (order, at_us) = (3 + round * 3 + page, 400 + round * 100 + page * 3);
             let mut one = fault(order, at_us, 2, 2, 0x7e00_0000_0000 + page * 4096);
             one.stack = Some(0);
-            one.labels = if round > 0 { vec![Label::Again] } else { vec![] };
+            one.labels = if round > 0 { vec![FaultLabel::Again] } else { vec![] };
             all.push(one);
         }
     }
-    all.push(Fault {
-        served: Served::No,
+    all.push(PageFault {
+        served: FaultOutcome::No,
         latency_ns: Fact::missing("not allowed, or interrupted by a signal"),
         page_bytes: None,
         tid: 71,
@@ -100,22 +101,22 @@ pub(crate) fn faults() -> Vec<Fault> {
     all
 }
 
-fn tally(faults: u64, again_faults: u64, ns: u64) -> Tally {
-    Tally { faults, again_faults, time_ns: Nanos(ns), ..Tally::default() }
+fn tally(faults: u64, again_faults: u64, ns: u64) -> FaultTally {
+    FaultTally { faults, again_faults, time_ns: Nanos(ns), ..FaultTally::default() }
 }
 
-fn group<K>(kind: K, tally: Tally) -> GroupTally<K> {
+fn group<K>(kind: K, tally: FaultTally) -> GroupTally<K> {
     GroupTally { kind, tally }
 }
 
-fn behind(tally: Tally) -> FunctionTally {
+fn behind(tally: FaultTally) -> FunctionTally {
     let site = with_line(site(Some("fill"), PROGRAM, 0x1234), "fill.c", 12);
     FunctionTally { site, tally }
 }
 
-fn callers(code: Tally, filled: Tally, other: Tally) -> Callers {
-    Callers {
-        asked: Stacks::Sampled,
+fn callers(code: FaultTally, filled: FaultTally, other: FaultTally) -> FaultCallers {
+    FaultCallers {
+        asked: StackRecording::Sampled,
         stacks: 4,
         lost_stacks: 1,
         named: filled,
@@ -124,8 +125,8 @@ fn callers(code: Tally, filled: Tally, other: Tally) -> Callers {
     }
 }
 
-fn account() -> Account {
-    Account {
+fn account() -> FaultAccount {
+    FaultAccount {
         rusage_faults: Fact::Known(30),
         before_exec_faults: Fact::Known(20),
         user_faults: 9,
@@ -140,19 +141,19 @@ fn account() -> Account {
 }
 
 pub(crate) fn report() -> FaultReport {
-    let total = Tally { major_faults: 1, ..tally(10, 3, 262_500) };
-    let code = Tally { major_faults: 1, ..tally(2, 0, 252_000) };
+    let total = FaultTally { major_faults: 1, ..tally(10, 3, 262_500) };
+    let code = FaultTally { major_faults: 1, ..tally(2, 0, 252_000) };
     let filled = tally(6, 3, 9000);
     let other = tally(2, 0, 1500);
     FaultReport {
-        step: Step::PerfUser,
+        step: RecordingMethod::PerfUser,
         has_ends: true,
         has_error_codes: false,
         attached: None,
         wall_ns: Nanos::millis(1),
         usage: Fact::Known(usage(1)),
         total,
-        latency: Fact::Known(Latencies {
+        latency: Fact::Known(FaultLatencies {
             faults: 9,
             p50_ns: Nanos(1500),
             p99_ns: Nanos(250_500),
@@ -166,8 +167,11 @@ pub(crate) fn report() -> FaultReport {
         lost_records: 0,
         processes: 1,
         executed: 1,
-        by_access: vec![group(Access::Execute, code), group(Access::Write, tally(8, 3, 10_500))],
-        by_cause: vec![group(Cause::Absent, tally(9, 3, 261_000))],
+        by_access: vec![
+            group(AccessKind::Execute, code),
+            group(AccessKind::Write, tally(8, 3, 10_500)),
+        ],
+        by_cause: vec![group(FaultCause::Absent, tally(9, 3, 261_000))],
         by_kind: vec![group(MappingKind::Code, code), group(MappingKind::Anonymous, filled)],
         by_page: vec![],
         by_cost: vec![],
@@ -181,15 +185,15 @@ pub(crate) fn report() -> FaultReport {
         interpreters: vec![],
         unnamed_files: vec![],
         by_phase: vec![
-            group(Phase::Loader, code),
-            group(Phase::Relocation, other),
-            group(Phase::Main, filled),
+            group(ProgramPhase::Loader, code),
+            group(ProgramPhase::Relocation, other),
+            group(ProgramPhase::Main, filled),
         ],
-        churn: Churn {
-            by_reason: vec![group(Again::Remapped, tally(3, 3, 4500))],
+        churn: FaultChurn {
+            by_reason: vec![group(RepeatFaultReason::Remapped, tally(3, 3, 4500))],
             functions: vec![behind(tally(3, 3, 4500))],
         },
-        savings: vec![Saving {
+        savings: vec![FaultSaving {
             remedy: "malloc-keep".into(),
             faults: 3,
             time_ns: Nanos(4500),
@@ -200,12 +204,13 @@ pub(crate) fn report() -> FaultReport {
 }
 
 /// A saved run that contains it.
-pub(crate) fn run() -> Run {
+pub(crate) fn run() -> SavedRun {
     let command = ["./fill", "--twice"].map(String::from).to_vec();
-    let mut run = Run::new(RunKind::Faults, "f-0001".into(), 1_700_000_000_000_000_000, command);
+    let mut run =
+        SavedRun::new(RunKind::Faults, "f-0001".into(), 1_700_000_000_000_000_000, command);
     run.pagewise = "0.0.0".into();
     run.took_ns = Nanos::millis(12);
     run.machine = Some(machine());
-    run.body = Some(Body::Faults(report()));
+    run.body = Some(RunBody::Faults(report()));
     run
 }

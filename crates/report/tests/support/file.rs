@@ -2,19 +2,19 @@
 
 use super::bench_of;
 use pagewise_model::bench::file::{
-    Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
-    WorkPart,
+    BenchmarkFlaw, CacheResidency, FileBenchPart, FileBenchReport, FileCell, FileJudgement,
+    FilePoint, FileRatio, FileTimeAccount, FileWork, FileWorkPart, ReadWay, RefusedCell,
 };
-use pagewise_model::bench::tlb::Order;
-use pagewise_model::bench::{Claim, Evidence};
-use pagewise_model::body::{Bench, Body};
+use pagewise_model::bench::tlb::AccessOrder;
+use pagewise_model::bench::{BenchClaim, ClaimEvidence};
+use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::cache::FolioClass;
 use pagewise_model::constructed::{cell, reading, readings as around};
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Three processes around `ms` for each pass of `cell`.
-pub(crate) fn point(cell: Cell, ms: f64) -> Point {
+pub(crate) fn point(cell: FileCell, ms: f64) -> FilePoint {
     let mut point = reading(cell, Nanos::from_f64(ms * 1e6), 3);
     for (sample, factor) in point.samples.iter_mut().zip([1.0, 0.9, 1.2]) {
         for ns in &mut sample.pass_ns {
@@ -24,14 +24,16 @@ pub(crate) fn point(cell: Cell, ms: f64) -> Point {
     point
 }
 
-fn races() -> Vec<Point> {
+fn races() -> Vec<FilePoint> {
     let mut points = Vec::new();
-    for residency in [Residency::Warm, Residency::Cold] {
-        for order in Order::ALL {
-            for (arm, ms) in [(Arm::Read, 20.0), (Arm::MapPopulate, 15.0), (Arm::Place, 5.0)] {
+    for residency in [CacheResidency::Warm, CacheResidency::Cold] {
+        for order in AccessOrder::ALL {
+            for (arm, ms) in
+                [(ReadWay::Read, 20.0), (ReadWay::MapPopulate, 15.0), (ReadWay::Place, 5.0)]
+            {
                 for (block_bytes, factor) in [(Bytes::kib(4), 2.0), (Bytes::kib(16), 1.0)] {
-                    let slow = if residency == Residency::Cold { 4.0 } else { 1.0 };
-                    let cell = Cell { residency, order, block_bytes, ..cell(arm) };
+                    let slow = if residency == CacheResidency::Cold { 4.0 } else { 1.0 };
+                    let cell = FileCell { residency, order, block_bytes, ..cell(arm) };
                     points.push(point(cell, ms * factor * slow));
                 }
             }
@@ -41,56 +43,61 @@ fn races() -> Vec<Point> {
 }
 
 /// A share of 320 ms for each GiB, half of it in faults.
-fn account(point: usize, share: f64) -> Account {
+fn account(point: usize, share: f64) -> FileTimeAccount {
     let all = 320e6;
-    let part = |work, per_gib_ns| WorkPart { work, per_gib_ns, evidence: "1024 at 9 ns".into() };
-    Account {
+    let part =
+        |work, per_gib_ns| FileWorkPart { work, per_gib_ns, evidence: "1024 at 9 ns".into() };
+    FileTimeAccount {
         point,
         per_gib_ns: all,
         disturbed_per_gib_ns: all / 4.0,
-        parts: vec![part(Work::Entry, all * share / 2.0), part(Work::Faults, all * share / 2.0)],
+        parts: vec![
+            part(FileWork::Entry, all * share / 2.0),
+            part(FileWork::Faults, all * share / 2.0),
+        ],
         unexplained_per_gib_ns: all * (1.0 - share),
     }
 }
 
 /// Every part, a cell that did other work, and a cell that was not read.
-pub(crate) fn readings() -> Readings {
+pub(crate) fn readings() -> FileBenchReport {
     let mut points = races();
     points[3].samples.iter_mut().for_each(|s| s.ledger.mapped_before_bytes = Bytes::mib(64));
     let last = points.len() - 1;
     points[last].samples.clear();
     points[last].refused = Some("3 of 16384 pages stay in the page cache".into());
-    let again = Cell { part: Part::Passes, passes: 8, ..cell(Arm::Place) };
+    let again = FileCell { part: FileBenchPart::Passes, passes: 8, ..cell(ReadWay::Place) };
     let mut kept = point(again, 5.0);
     kept.samples.iter_mut().for_each(|s| s.pass_ns[1..].iter_mut().for_each(|ns| ns.0 /= 2));
     points.push(kept);
     for (fresh, offset) in [(false, 0), (false, 16), (true, 0), (true, 16)] {
         let offset_bytes = Bytes(offset);
-        let cell = Cell { part: Part::Buffers, fresh, offset_bytes, ..cell(Arm::Read) };
+        let cell =
+            FileCell { part: FileBenchPart::Buffers, fresh, offset_bytes, ..cell(ReadWay::Read) };
         points.push(point(cell, if fresh { 40.0 } else { 20.0 }));
     }
     for threads in [1, 2] {
-        let cell = Cell { part: Part::Threads, threads, ..cell(Arm::Map) };
+        let cell = FileCell { part: FileBenchPart::Threads, threads, ..cell(ReadWay::Map) };
         points.push(point(cell, 20.0 / f64::from(threads)));
     }
     let mut all = around(points);
     all.price_folios = Some(FolioClass::Piece);
-    all.slips = vec![Slip::UnclockedPopulate];
-    all.judgement = Some(Judgement {
-        refusals: vec![Refusal {
+    all.slips = vec![BenchmarkFlaw::UnclockedPopulate];
+    all.judgement = Some(FileJudgement {
+        refusals: vec![RefusedCell {
             point: 3,
             why: "64.0 MiB were mapped before its clock started".into(),
         }],
-        ratios: vec![Ratio {
+        ratios: vec![FileRatio {
             point: 5,
             base: 1,
             ratio: 0.25,
             interval: Fact::missing("fewer than 6 repeats of both"),
         }],
         accounts: vec![account(1, 0.9), account(5, 1.02)],
-        claims: vec![Claim::judged(
+        claims: vec![BenchClaim::judged(
             "a mapping is faster",
-            Evidence::counted([false]),
+            ClaimEvidence::counted([false]),
             "here 0.9 times",
         )],
         advice: vec![
@@ -103,8 +110,8 @@ pub(crate) fn readings() -> Readings {
 }
 
 /// A saved run that contains the readings.
-pub(crate) fn bench(readings: Readings) -> Run {
+pub(crate) fn bench(readings: FileBenchReport) -> SavedRun {
     let mut run = bench_of("file", "t-0001");
-    run.body = Some(Body::Bench(Bench::Readings(readings)));
+    run.body = Some(RunBody::Bench(BenchReport::Readings(readings)));
     run
 }

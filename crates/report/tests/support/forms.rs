@@ -4,13 +4,13 @@ use super::{
     HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
     check, without_own_script,
 };
-use pagewise_model::run::Run;
+use pagewise_model::run::SavedRun;
 use pagewise_report::text::cells;
 use pagewise_report::{headline, html, render_whole};
 
 /// The forms of one kind of bench, and the run that holds their data.
 pub(crate) struct Forms {
-    pub(crate) run: Run,
+    pub(crate) run: SavedRun,
     pub(crate) section: String,
     pub(crate) csv: String,
     pub(crate) svg: String,

@@ -1,11 +1,15 @@
 //! Constructed jumps in round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio, Sample};
-use pagewise_model::bench::tlb::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
-use pagewise_model::bench::{Claim, Evidence};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::run::Run;
+use pagewise_model::bench::code::{
+    JumpOrder, TextBenchJudgement, TextBenchPoint, TextBenchRatio, TextBenchReport, TextBenchSample,
+};
+use pagewise_model::bench::tlb::{
+    ClaimedTlb, PageKind, RatioSteadiness, TlbKnee, TlbSide, UnavailablePages,
+};
+use pagewise_model::bench::{BenchClaim, ClaimEvidence};
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact, PageSize};
 
 const DENSE: Bytes = Bytes::kib(4);
@@ -13,55 +17,55 @@ const APART: Bytes = Bytes::kib(68);
 
 /// Three mappings around `jump_ns`.
 pub(crate) fn point(
-    order: Order,
+    order: JumpOrder,
     pages: PageKind,
     apart: Bytes,
     jumps: u64,
     jump_ns: f64,
-) -> Point {
+) -> TextBenchPoint {
     let page = if pages == PageKind::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
-    let sample = |repeat: u32| Sample {
+    let sample = |repeat: u32| TextBenchSample {
         repeat,
         place: repeat,
         jump_ns: jump_ns * (1.0 + 0.05 * (f64::from(repeat) - 1.0)),
         within_share: 0.01,
         misses_per_1000_instructions: (pages == PageKind::Base).then_some(jump_ns / 2.0),
     };
-    Point {
+    TextBenchPoint {
         page_bytes: Fact::Known(page),
         samples: (0..3).map(sample).collect(),
-        ..Point::new(order, pages, apart, jumps)
+        ..TextBenchPoint::new(order, pages, apart, jumps)
     }
 }
 
-fn points() -> Vec<Point> {
+fn points() -> Vec<TextBenchPoint> {
     let mut points = Vec::new();
     for (jumps, ns) in [(16, 7.0), (1024, 36.0), (4096, 69.0)] {
-        points.push(point(Order::Changing, PageKind::Base, DENSE, jumps, ns));
-        points.push(point(Order::Changing, PageKind::Thp, DENSE, jumps, ns * 0.8));
-        points.push(point(Order::Repeated, PageKind::Base, DENSE, jumps, ns / 10.0));
-        points.push(point(Order::Changing, PageKind::Base, APART, jumps, ns));
+        points.push(point(JumpOrder::Changing, PageKind::Base, DENSE, jumps, ns));
+        points.push(point(JumpOrder::Changing, PageKind::Thp, DENSE, jumps, ns * 0.8));
+        points.push(point(JumpOrder::Repeated, PageKind::Base, DENSE, jumps, ns / 10.0));
+        points.push(point(JumpOrder::Changing, PageKind::Base, APART, jumps, ns));
     }
-    let mut refused = Point::new(Order::Repeated, PageKind::Thp, DENSE, 16);
+    let mut refused = TextBenchPoint::new(JumpOrder::Repeated, PageKind::Thp, DENSE, 16);
     refused.refused = Some("the kernel gave huge pages for 0 B of 2.0 MiB".into());
     points.push(refused);
     points
 }
 
-fn ratio(order: Order, jumps: u64, ratio: f64, steadiness: Steadiness) -> Ratio {
+fn ratio(order: JumpOrder, jumps: u64, ratio: f64, steadiness: RatioSteadiness) -> TextBenchRatio {
     let interval = Fact::Known((ratio - 0.02, ratio + 0.02));
     let set_bytes = Bytes(jumps * DENSE.0);
-    Ratio { order, pages: PageKind::Thp, set_bytes, ratio, interval, steadiness }
+    TextBenchRatio { order, pages: PageKind::Thp, set_bytes, ratio, interval, steadiness }
 }
 
-fn judgement() -> Judgement {
-    Judgement {
+fn judgement() -> TextBenchJudgement {
+    TextBenchJudgement {
         ratios: vec![
-            ratio(Order::Changing, 16, 1.0, Steadiness::Steady),
-            ratio(Order::Changing, 1024, 0.8, Steadiness::Placement),
-            ratio(Order::Changing, 4096, 0.6, Steadiness::Steady),
+            ratio(JumpOrder::Changing, 16, 1.0, RatioSteadiness::Steady),
+            ratio(JumpOrder::Changing, 1024, 0.8, RatioSteadiness::Placement),
+            ratio(JumpOrder::Changing, 4096, 0.6, RatioSteadiness::Steady),
         ],
-        knees: vec![Knee {
+        knees: vec![TlbKnee {
             pages: PageKind::Base,
             apart_bytes: APART,
             below_pages: 1024,
@@ -70,9 +74,9 @@ fn judgement() -> Judgement {
             from_ns: 0.0,
             to_ns: 6.0,
         }],
-        claims: vec![Claim::judged(
+        claims: vec![BenchClaim::judged(
             "level 2 holds 64 translations of 4 KiB pages",
-            Evidence::Nothing,
+            ClaimEvidence::Nothing,
             "a jump costs 6.0 ns more from about 1100 pages on",
         )],
         advice: vec![
@@ -84,8 +88,8 @@ fn judgement() -> Judgement {
 }
 
 /// Both orders, pages far apart, and a kind of page that is missing.
-pub(crate) fn jumps() -> Jumps {
-    Jumps {
+pub(crate) fn jumps() -> TextBenchReport {
+    TextBenchReport {
         seed: 7,
         repeats: 3,
         quick: false,
@@ -95,7 +99,7 @@ pub(crate) fn jumps() -> Jumps {
         base_page_bytes: PageSize::BASE_4K,
         huge_page_bytes: PageSize::PMD_2M,
         points: points(),
-        unavailable: vec![Unavailable {
+        unavailable: vec![UnavailablePages {
             pages: PageKind::Pool,
             why: "`mmap MAP_HUGETLB` on 2.0 MiB of memory failed: Cannot allocate memory".into(),
             next: "as root: echo 512 > nr_hugepages".into(),
@@ -113,8 +117,8 @@ pub(crate) fn jumps() -> Jumps {
 }
 
 /// A saved run that contains the jumps.
-pub(crate) fn bench(jumps: Jumps) -> Run {
+pub(crate) fn bench(jumps: TextBenchReport) -> SavedRun {
     let mut run = bench_of("text", "x-0001");
-    run.body = Some(Body::Bench(Bench::Jumps(jumps)));
+    run.body = Some(RunBody::Bench(BenchReport::Jumps(jumps)));
     run
 }

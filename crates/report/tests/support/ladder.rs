@@ -2,24 +2,25 @@
 
 use super::bench_of;
 use pagewise_model::bench::pipe::{
-    Account, Advice, Buffers, Comparison, Consumption, EndUsage, Judgement, Ladder, Pace, Pages,
-    Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work, Writer,
-    Yardsticks,
+    PipeBenchReport, PipeConsumption, PipeEndUsage, PipeJudgement, PipePoint, PipeRatio, PipeRung,
+    PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart,
+    PipeYardsticks, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep, RungWait,
+    RungWriter, SpeedVerdict,
 };
-use pagewise_model::bench::{Claim, Evidence};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::look::{KernelStack, Samples};
-use pagewise_model::run::Run;
+use pagewise_model::bench::{BenchClaim, ClaimEvidence};
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::look::{CpuSamples, KernelStack};
+use pagewise_model::run::SavedRun;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
-pub(crate) fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
-    Rung { buffers: Buffers::One, ..Rung::plain(name, writer, reader) }
+pub(crate) fn rung(name: &str, writer: RungWriter, reader: RungReader) -> PipeRung {
+    PipeRung { buffers: RungBuffers::One, ..PipeRung::plain(name, writer, reader) }
 }
 
 /// Three repeats around `rate`.
-pub(crate) fn point(rung: &Rung, consumption: Consumption, rate: f64) -> Point {
+pub(crate) fn point(rung: &PipeRung, consumption: PipeConsumption, rate: f64) -> PipePoint {
     let sample = |repeat: u32| {
-        let end = EndUsage {
+        let end = PipeEndUsage {
             bytes: Bytes::gib(1),
             user_ns: Nanos::millis(2),
             sys_ns: Nanos::from_f64(0.8e9 / rate),
@@ -27,32 +28,32 @@ pub(crate) fn point(rung: &Rung, consumption: Consumption, rate: f64) -> Point {
             minor_faults: 20,
             calls: 4_096,
             slots: 262_144,
-            ..EndUsage::default()
+            ..PipeEndUsage::default()
         };
         let factor = 1.0 + 0.05 * (f64::from(repeat) - 1.0);
-        Sample {
+        PipeSample {
             repeat,
             place: repeat,
             bytes: Bytes::gib(1),
             timed_bytes: Bytes::gib(1),
             wall_ns: Nanos::from_f64(1e9 / (rate * factor)),
             writer: end,
-            reader: EndUsage { slots: 0, ..end },
+            reader: PipeEndUsage { slots: 0, ..end },
         }
     };
-    let page = if rung.pages == Pages::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
-    Point {
+    let page = if rung.pages == RungPages::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
+    PipePoint {
         writer_cpu: Some(0),
         reader_cpu: Some(1),
         pipe_bytes: rung.pipe_bytes.unwrap_or(Bytes::kib(64)),
         page_bytes: Fact::Known(page),
         verified: match consumption {
-            Consumption::Touched => Fact::Known(true),
+            PipeConsumption::Touched => Fact::Known(true),
             _ => Fact::missing("data never read"),
         },
         samples: (0..3).map(sample).collect(),
         refused: None,
-        ..Point::refused(rung.clone(), consumption, "")
+        ..PipePoint::refused(rung.clone(), consumption, "")
     }
 }
 
@@ -60,15 +61,15 @@ fn flat(rate: f64) -> Fact<Measured> {
     Measured::from_values(&[rate]).map_or(Fact::missing("none"), Fact::Known)
 }
 
-fn empty(points: Vec<Point>, sweep: bool) -> Ladder {
-    Ladder {
+fn empty(points: Vec<PipePoint>, sweep: bool) -> PipeBenchReport {
+    PipeBenchReport {
         seed: 7,
         repeats: 3,
         asked_bytes: None,
         repeat_ns: Some(Nanos::millis(200)),
         sweep,
         points,
-        yardsticks: Yardsticks {
+        yardsticks: PipeYardsticks {
             memcpy_gib_per_s: flat(12.0),
             read_gib_per_s: flat(20.0),
             cross_core_gib_per_s: Fact::missing("one core"),
@@ -78,33 +79,33 @@ fn empty(points: Vec<Point>, sweep: bool) -> Ladder {
     }
 }
 
-fn points() -> Vec<Point> {
-    let write = rung("write/read", Writer::Write, Reader::Read);
-    let lent = Rung {
-        pages: Pages::Huge,
-        wait: Wait::Busy,
+fn points() -> Vec<PipePoint> {
+    let write = rung("write/read", RungWriter::Write, RungReader::Read);
+    let lent = PipeRung {
+        pages: RungPages::Huge,
+        wait: RungWait::Busy,
         pipe_bytes: Some(Bytes::kib(128)),
-        ..rung("busy loop", Writer::Vmsplice, Reader::Splice)
+        ..rung("busy loop", RungWriter::Vmsplice, RungReader::Splice)
     };
-    let socket = Consumption::ForwardedSocket;
+    let socket = PipeConsumption::ForwardedSocket;
     vec![
-        point(&write, Consumption::Untouched, 1.0),
-        point(&write, Consumption::Touched, 0.9),
-        Point::refused(write, socket, "socketpair failed: EMFILE"),
-        point(&lent, Consumption::Untouched, 60.0),
-        point(&lent, Consumption::Touched, 25.0),
+        point(&write, PipeConsumption::Untouched, 1.0),
+        point(&write, PipeConsumption::Touched, 0.9),
+        PipePoint::refused(write, socket, "socketpair failed: EMFILE"),
+        point(&lent, PipeConsumption::Untouched, 60.0),
+        point(&lent, PipeConsumption::Touched, 25.0),
         point(&lent, socket, 4.0),
     ]
 }
 
-fn part(work: Work, per_gib_ns: f64, evidence: &str) -> Part {
-    let basis = PartBasis::CountsTimesPrice;
-    Part { work, per_gib_ns, basis, evidence: evidence.into() }
+fn part(work: PipeWork, per_gib_ns: f64, evidence: &str) -> PipeWorkPart {
+    let basis = PipeWorkBasis::CountsTimesPrice;
+    PipeWorkPart { work, per_gib_ns, basis, evidence: evidence.into() }
 }
 
-fn account(at: usize, per_gib_ns: f64, parts: Vec<Part>) -> Account {
+fn account(at: usize, per_gib_ns: f64, parts: Vec<PipeWorkPart>) -> PipeTimeAccount {
     let explained: f64 = parts.iter().map(|p| p.per_gib_ns).sum();
-    Account {
+    PipeTimeAccount {
         point: at,
         per_gib_ns,
         parts,
@@ -115,53 +116,56 @@ fn account(at: usize, per_gib_ns: f64, parts: Vec<Part>) -> Account {
     }
 }
 
-fn judgement() -> Judgement {
+fn judgement() -> PipeJudgement {
     let before = account(
         0,
         2e9,
         vec![
-            part(Work::Copy, 0.2e9, "2 GiB x 100.0 ms"),
-            part(Work::Wakeups, 1.6e9, "32000 wake-ups x 50.0 us"),
+            part(PipeWork::Copy, 0.2e9, "2 GiB x 100.0 ms"),
+            part(PipeWork::Wakeups, 1.6e9, "32000 wake-ups x 50.0 us"),
         ],
     );
     let mut after = account(
         3,
         33e6,
-        vec![part(Work::Pinning, 20e6, "262144 pages x 76.3 ns"), part(Work::Locks, 15e6, "calls")],
+        vec![
+            part(PipeWork::Pinning, 20e6, "262144 pages x 76.3 ns"),
+            part(PipeWork::Locks, 15e6, "calls"),
+        ],
     );
     let stack = |symbols: &[&str], count| KernelStack {
         symbols: symbols.iter().map(ToString::to_string).collect(),
         count,
     };
-    after.samples = Fact::Known(Samples {
+    after.samples = Fact::Known(CpuSamples {
         user: 10,
         stacks: vec![
             stack(&["gup_fast", "vmsplice", "syscall"], 60),
             stack(&["mutex_lock", "splice", "syscall"], 30),
         ],
-        ..Samples::default()
+        ..CpuSamples::default()
     });
-    after.not_priced = vec![Work::Slots];
+    after.not_priced = vec![PipeWork::Slots];
     after.disagreements =
         vec!["copies: 1.0 ms per GiB by counts and prices, 9 ms by samples".into()];
-    let step = Step {
+    let step = RungStep {
         from: 0,
         to: 3,
-        comparison: Comparison {
+        comparison: PipeRatio {
             ratio: 60.0,
             interval: Fact::Known((55.0, 64.0)),
-            pace: Pace::Faster,
+            pace: SpeedVerdict::Faster,
         },
         change_per_gib_ns: 33e6 - 2e9,
         parts: vec![
-            (Work::Wakeups, -1.6e9),
-            (Work::Copy, -0.2e9),
-            (Work::Pinning, 20e6),
-            (Work::Locks, 15e6),
+            (PipeWork::Wakeups, -1.6e9),
+            (PipeWork::Copy, -0.2e9),
+            (PipeWork::Pinning, 20e6),
+            (PipeWork::Locks, 15e6),
         ],
         unexplained_per_gib_ns: -2e6 - 0.2e9,
     };
-    Judgement {
+    PipeJudgement {
         prices: ReferencePrices::missing("not measured"),
         accounts: vec![before, after],
         steps: vec![step],
@@ -173,18 +177,18 @@ fn judgement() -> Judgement {
 }
 
 /// Two rungs, one of them refused under one consumption, with all conclusions.
-pub(crate) fn ladder() -> Ladder {
+pub(crate) fn ladder() -> PipeBenchReport {
     let mut ladder = empty(points(), false);
     ladder.judgement = Some(judgement());
     ladder.claims = vec![
-        Claim::judged(
+        BenchClaim::judged(
             "buffer and pipe size hardly matter",
-            Evidence::counted([false]),
+            ClaimEvidence::counted([false]),
             "write/read: 1.00 GiB/s with pipe 64 KiB, 5.00 with pipe 1 MiB",
         ),
-        Claim::judged(
+        BenchClaim::judged(
             "each of the five rungs is faster than the one before",
-            Evidence::Nothing,
+            ClaimEvidence::Nothing,
             "three were not measured",
         ),
     ];
@@ -192,33 +196,34 @@ pub(crate) fn ladder() -> Ladder {
 }
 
 /// Two techniques over three pipes and two buffers, with one missing point.
-pub(crate) fn sweep() -> Ladder {
+pub(crate) fn sweep() -> PipeBenchReport {
     let mut points = Vec::new();
-    for (writer, reader, scale) in
-        [(Writer::Write, Reader::Read, 1.0), (Writer::Vmsplice, Reader::Splice, 6.0)]
-    {
+    for (writer, reader, scale) in [
+        (RungWriter::Write, RungReader::Read, 1.0),
+        (RungWriter::Vmsplice, RungReader::Splice, 6.0),
+    ] {
         for (row, buffer) in [64_u64, 1024].into_iter().enumerate() {
             for (column, pipe) in [64_u64, 256, 1024].into_iter().enumerate() {
-                let sized = Rung {
+                let sized = PipeRung {
                     buffer_bytes: Bytes::kib(buffer),
                     pipe_bytes: Some(Bytes::kib(pipe)),
                     ..rung(&format!("{buffer}/{pipe}"), writer, reader)
                 };
                 let rate = scale * (1.0 + row as f64) * (1.0 + 2.0 * column as f64);
-                points.push(point(&sized, Consumption::Untouched, rate));
+                points.push(point(&sized, PipeConsumption::Untouched, rate));
             }
         }
     }
-    points[2] = Point::refused(points[2].rung.clone(), Consumption::Untouched, "EPERM");
+    points[2] = PipePoint::refused(points[2].rung.clone(), PipeConsumption::Untouched, "EPERM");
     let mut sweep = empty(points, true);
-    sweep.judgement = Some(Judgement {
+    sweep.judgement = Some(PipeJudgement {
         prices: ReferencePrices::missing("not measured"),
         accounts: Vec::new(),
         steps: Vec::new(),
         sentences: Vec::new(),
-        advice: vec![Advice {
+        advice: vec![PipeSizeAdvice {
             rung: "vmsplice/splice".into(),
-            consumption: Consumption::Untouched,
+            consumption: PipeConsumption::Untouched,
             buffer_bytes: Bytes::mib(1),
             pipe_bytes: Bytes::mib(1),
             gib_per_s: 60.0,
@@ -230,8 +235,8 @@ pub(crate) fn sweep() -> Ladder {
 }
 
 /// A saved run that contains a ladder.
-pub(crate) fn bench(ladder: Ladder) -> Run {
+pub(crate) fn bench(ladder: PipeBenchReport) -> SavedRun {
     let mut run = bench_of("pipe", "b-0001");
-    run.body = Some(Body::Bench(Bench::Ladder(ladder)));
+    run.body = Some(RunBody::Bench(BenchReport::Ladder(ladder)));
     run
 }

@@ -16,27 +16,32 @@ pub(crate) mod walk;
 
 pub(crate) use service::served;
 
-use pagewise_model::body::Body;
-use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
+use pagewise_model::body::RunBody;
+use pagewise_model::capability::{
+    Capability, CapabilityAnswer, DoctorReport, MachineTrait, MeasurementSpoiler,
+};
 use pagewise_model::constructed;
-use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
-use pagewise_model::fault::{GroupTally, Tally};
+use pagewise_model::diagnosis::{
+    CostBasis, CostKind, Diagnosis, KernelActivity, KernelTime, PageCost,
+};
+use pagewise_model::fault::{FaultTally, GroupTally};
 use pagewise_model::look::{
-    AccessPattern, Footprint, KernelStack, Look, PipeSeen, ProcessSeen, Samples, SideEffect,
-    TimedFaults, Traced, UserSamples, WalkCounts,
+    AccessPattern, CpuSamples, FootprintGrowth, KernelStack, LookFindings, PipeSeen, SideEffect,
+    TimedFaults, TracedLook, TracedProcess, UserSamples, WalkCounts,
 };
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
-use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
+use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose, RemedyReceipt};
+use pagewise_model::run::{OutputCheck, RunKind, SavedRun, SessionOutcome};
 use pagewise_model::trial::{
-    Block, Design, Effect, Experiment, Point, Quantity, TimeAndMemory, Verdict, Weather, Word,
+    ArmEffect, ArmRun, ArmVerdict, ComparedQuantity, Experiment, ExperimentBlock, ExperimentDesign,
+    SystemLoad, TimeAndMemory, VerdictWord,
 };
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_report::Style;
+use pagewise_report::TerminalStyle;
 use pagewise_report::text::is_hostile;
 
-pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
+pub(crate) const PLAIN: TerminalStyle = TerminalStyle { colour: false, width: 80, unicode: true };
 
 /// Compares with the reviewed text of this name. With `UPDATE_GOLDEN` set, writes it again instead.
 pub(crate) fn check(name: &str, got: &str) {
@@ -91,8 +96,8 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-pub(crate) fn usage(wall_ms: u64) -> Usage {
-    Usage {
+pub(crate) fn usage(wall_ms: u64) -> ProgramUsage {
+    ProgramUsage {
         wall_ns: Nanos::millis(wall_ms),
         user_ns: Nanos::millis(wall_ms / 2),
         sys_ns: Nanos::millis(wall_ms / 2),
@@ -106,8 +111,8 @@ pub(crate) fn usage(wall_ms: u64) -> Usage {
     }
 }
 
-pub(crate) fn look() -> Look {
-    Look {
+pub(crate) fn look() -> LookFindings {
+    LookFindings {
         runs: vec![usage(1000), usage(1040)],
         traced: Fact::missing("ptrace is not permitted"),
         samples: Fact::missing("perf_event_paranoid is 2"),
@@ -117,8 +122,8 @@ pub(crate) fn look() -> Look {
     }
 }
 
-fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
-    ProcessSeen {
+fn process(exe: &str, incomplete: Option<&str>) -> TracedProcess {
+    TracedProcess {
         exe: exe.into(),
         threads: 2,
         peak_rss_bytes: Bytes::mib(64),
@@ -133,7 +138,7 @@ fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
     }
 }
 
-pub(crate) fn traced_look() -> Look {
+pub(crate) fn traced_look() -> LookFindings {
     let pipe = PipeSeen {
         inode: 7,
         capacity_bytes: Bytes::kib(64),
@@ -155,9 +160,9 @@ pub(crate) fn traced_look() -> Look {
         jump_span_bytes: Bytes::mib(48),
         jump_huge_bytes: Bytes(0),
     };
-    Look {
+    LookFindings {
         runs: vec![usage(1000)],
-        traced: Fact::Known(Traced {
+        traced: Fact::Known(TracedLook {
             processes: vec![
                 process("/usr/bin/producer", None),
                 process("/bin/eater", Some("it was killed")),
@@ -169,11 +174,11 @@ pub(crate) fn traced_look() -> Look {
             files: Vec::new(),
             pattern: Fact::Known(pattern),
             written: Vec::new(),
-            footprint: Fact::Known(Footprint { probes: 8, new_pages_per_ms: 2100.0 }),
+            footprint: Fact::Known(FootprintGrowth { probes: 8, new_pages_per_ms: 2100.0 }),
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),
-            ended: Ended::Exited(0),
+            ended: ProgramEnd::Exited(0),
         }),
-        samples: Fact::Known(Samples {
+        samples: Fact::Known(CpuSamples {
             user: 300,
             stacks: vec![
                 KernelStack { symbols: vec!["_copy_to_iter".into()], count: 80 },
@@ -191,7 +196,7 @@ pub(crate) fn traced_look() -> Look {
 
 fn timed_faults() -> TimedFaults {
     let group = |kind, faults| {
-        let tally = Tally { faults, time_ns: Nanos(faults * 1200), ..Tally::default() };
+        let tally = FaultTally { faults, time_ns: Nanos(faults * 1200), ..FaultTally::default() };
         GroupTally { kind, tally }
     };
     TimedFaults {
@@ -202,8 +207,8 @@ fn timed_faults() -> TimedFaults {
     }
 }
 
-pub(crate) fn cost(kind: CostKind, share: f64, basis: Basis, evidence: &str) -> Cost {
-    Cost {
+pub(crate) fn cost(kind: CostKind, share: f64, basis: CostBasis, evidence: &str) -> PageCost {
+    PageCost {
         kind,
         cost_ns: Nanos::from_f64(share * 1e9),
         time_share: share,
@@ -219,13 +224,13 @@ pub(crate) fn diagnosis() -> Diagnosis {
             cost(
                 CostKind::AnonFaults,
                 0.38,
-                Basis::CountsTimesPrice,
+                CostBasis::CountsTimesPrice,
                 "262,144 faults at 1.5 us each",
             ),
             cost(
                 CostKind::AddressTranslation,
                 0.06,
-                Basis::UpperBound,
+                CostBasis::UpperBound,
                 "1.0 GiB jumped in, on base pages",
             ),
         ],
@@ -233,19 +238,19 @@ pub(crate) fn diagnosis() -> Diagnosis {
         not_in_ceiling: Vec::new(),
         host_share: Fact::missing("no price of host memory"),
         kernel_time: Fact::Known(KernelTime {
-            activity_share: [(Activity::Fault, 0.14), (Activity::Zeroing, 0.25)].into(),
+            activity_share: [(KernelActivity::Fault, 0.14), (KernelActivity::Zeroing, 0.25)].into(),
             symbol_share: vec![("clear_page_erms".into(), 0.24), ("rare".into(), 0.001)],
         }),
         disagreements: vec![],
     }
 }
 
-pub(crate) fn dose(remedy: &str) -> Dose {
-    Dose { remedy: remedy.into(), parameter: String::new(), settings: Settings::default() }
+pub(crate) fn dose(remedy: &str) -> RemedyDose {
+    RemedyDose { remedy: remedy.into(), parameter: String::new(), settings: ArmSettings::default() }
 }
 
-pub(crate) fn candidate(remedy: &str, why: &str, fits: bool) -> Candidate {
-    Candidate {
+pub(crate) fn candidate(remedy: &str, why: &str, fits: bool) -> RemedyCandidate {
+    RemedyCandidate {
         remedy: remedy.into(),
         sentence: "Puts the heap on huge pages.".into(),
         why: why.into(),
@@ -254,8 +259,8 @@ pub(crate) fn candidate(remedy: &str, why: &str, fits: bool) -> Candidate {
     }
 }
 
-pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
-    Effect {
+pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> ArmEffect {
+    ArmEffect {
         ratio,
         ratio_low: low,
         ratio_high: high,
@@ -273,14 +278,19 @@ pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
     }
 }
 
-pub(crate) fn verdict(arm: &str, word: Word, why: &str, effect: Option<Effect>) -> Verdict {
-    Verdict {
+pub(crate) fn verdict(
+    arm: &str,
+    word: VerdictWord,
+    why: &str,
+    effect: Option<ArmEffect>,
+) -> ArmVerdict {
+    ArmVerdict {
         arm: arm.into(),
         word,
         why: why.into(),
-        no_gain_above_share: (word == Word::NoGain).then_some(0.02),
-        no_loss_above_share: (word == Word::NoGain).then_some(0.03),
-        settled_by_ns: (word == Word::Likely).then_some(Nanos::secs(40)),
+        no_gain_above_share: (word == VerdictWord::NoGain).then_some(0.02),
+        no_loss_above_share: (word == VerdictWord::NoGain).then_some(0.03),
+        settled_by_ns: (word == VerdictWord::Likely).then_some(Nanos::secs(40)),
         cpu_ratio: effect.as_ref().map(|e| e.ratio + 0.03),
         peak_rss_change_bytes: effect.as_ref().map(|_| 12 << 20),
         control_peak_rss_bytes: effect.as_ref().map(|_| Bytes::gib(1)),
@@ -289,8 +299,8 @@ pub(crate) fn verdict(arm: &str, word: Word, why: &str, effect: Option<Effect>) 
     }
 }
 
-pub(crate) fn point(arm: &str, wall_ms: u64) -> Point {
-    Point {
+pub(crate) fn point(arm: &str, wall_ms: u64) -> ArmRun {
+    ArmRun {
         arm: arm.into(),
         usage: usage(wall_ms),
         mechanism: None,
@@ -300,18 +310,18 @@ pub(crate) fn point(arm: &str, wall_ms: u64) -> Point {
     }
 }
 
-pub(crate) fn block(dropped: Option<&str>) -> Block {
-    Block {
+pub(crate) fn block(dropped: Option<&str>) -> ExperimentBlock {
+    ExperimentBlock {
         at_once: false,
         points: vec![point("plain", 1000), point("plain", 1010), point("heap-huge", 520)],
-        weather: Weather::default(),
+        weather: SystemLoad::default(),
         dropped: dropped.map(Into::into),
     }
 }
 
-pub(crate) fn design() -> Design {
-    Design {
-        quantity: Quantity::Time,
+pub(crate) fn design() -> ExperimentDesign {
+    ExperimentDesign {
+        quantity: ComparedQuantity::Time,
         guards: vec![],
         seed: 42,
         budget_ns: Nanos::secs(60),
@@ -320,7 +330,7 @@ pub(crate) fn design() -> Design {
     }
 }
 
-pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
+pub(crate) fn experiment(verdicts: Vec<ArmVerdict>) -> Experiment {
     Experiment {
         design: design(),
         blocks: vec![block(None), block(None), block(Some("not finished"))],
@@ -352,8 +362,8 @@ fn time_and_memory(
     }
 }
 
-pub(crate) fn receipt() -> Receipt {
-    Receipt {
+pub(crate) fn receipt() -> RemedyReceipt {
+    RemedyReceipt {
         command: "pagewise run --with heap-huge -- ./walk --size 1G --rounds 100 --output 'a file' --verbose".into(),
         environment: vec!["export GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
         systemd: vec!["[Service]".into(), "Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
@@ -363,9 +373,9 @@ pub(crate) fn receipt() -> Receipt {
     }
 }
 
-pub(crate) fn run(kind: RunKind, outcome: Option<Outcome>) -> Run {
+pub(crate) fn run(kind: RunKind, outcome: Option<SessionOutcome>) -> SavedRun {
     let command = ["./walk", "--size", "1G"].map(String::from).to_vec();
-    let mut run = Run::new(kind, "t-0001".into(), 1_700_000_000_000_000_000, command);
+    let mut run = SavedRun::new(kind, "t-0001".into(), 1_700_000_000_000_000_000, command);
     run.pagewise = "0.0.0".into();
     run.took_ns = Nanos::secs(61);
     run.machine = Some(machine());
@@ -374,16 +384,17 @@ pub(crate) fn run(kind: RunKind, outcome: Option<Outcome>) -> Run {
 }
 
 /// An empty saved run of `pagewise bench KIND`.
-pub(crate) fn bench_of(kind: &str, id: &str) -> Run {
+pub(crate) fn bench_of(kind: &str, id: &str) -> SavedRun {
     let command = ["pagewise", "bench", kind].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, id.into(), 1_700_000_000_000_000_000, command);
+    let mut run = SavedRun::new(RunKind::Bench, id.into(), 1_700_000_000_000_000_000, command);
     run.machine = Some(machine());
     run.pagewise = "0.0.0".into();
     run
 }
 
-pub(crate) fn proven() -> Run {
-    let mut run = run(RunKind::Tune, Some(Outcome::Proven { keep: vec!["heap-huge".into()] }));
+pub(crate) fn proven() -> SavedRun {
+    let mut run =
+        run(RunKind::Tune, Some(SessionOutcome::Proven { keep: vec!["heap-huge".into()] }));
     run.look = Some(look());
     run.diagnosis = Some(diagnosis());
     run.candidates = vec![
@@ -394,11 +405,11 @@ pub(crate) fn proven() -> Run {
     run.experiment = Some(experiment(vec![
         verdict(
             "heap-huge",
-            Word::Keep,
+            VerdictWord::Keep,
             "a gain over 1% is proven; its counter stood out in each of its runs",
             Some(effect(0.516, 0.498, 0.541)),
         ),
-        verdict("malloc-keep", Word::NotTried, "the budget was too short for it", None),
+        verdict("malloc-keep", VerdictWord::NotTried, "the budget was too short for it", None),
     ]));
     run.experiment.as_mut().unwrap().time_and_memory = vec![
         time_and_memory("plain", (1000, 1024), None, true),
@@ -411,11 +422,11 @@ pub(crate) fn proven() -> Run {
     run
 }
 
-pub(crate) fn slower_ab() -> Run {
-    let mut run = run(RunKind::Ab, Some(Outcome::NothingKept));
+pub(crate) fn slower_ab() -> SavedRun {
+    let mut run = run(RunKind::Ab, Some(SessionOutcome::NothingKept));
     let mut all = experiment(vec![verdict(
         "second",
-        Word::Slower,
+        VerdictWord::Slower,
         "a loss over 1% is proven",
         Some(effect(1.2, 1.18, 1.22)),
     )]);
@@ -429,7 +440,7 @@ pub(crate) fn slower_ab() -> Run {
     run
 }
 
-pub(crate) fn doctor() -> Run {
+pub(crate) fn doctor() -> SavedRun {
     let mut run = run(RunKind::Doctor, None);
     run.command = vec![];
     let capability = |group: &str, name: &str, answer, unlock: Option<&str>| Capability {
@@ -439,29 +450,29 @@ pub(crate) fn doctor() -> Run {
         answer,
         unlock: unlock.map(Into::into),
     };
-    run.body = Some(Body::Checkup(Checkup {
+    run.body = Some(RunBody::Checkup(DoctorReport {
         machine: machine(),
-        traits: vec![Trait {
+        traits: vec![MachineTrait {
             group: "page sizes".into(),
             name: "base page".into(),
             value: "4 KiB".into(),
         }],
         capabilities: vec![
-            capability("observing", "ptrace", Answer::Yes, Some("never shown")),
+            capability("observing", "ptrace", CapabilityAnswer::Yes, Some("never shown")),
             capability(
                 "observing",
                 "kernel samples",
-                Answer::No("perf_event_open: permission denied".into()),
+                CapabilityAnswer::No("perf_event_open: permission denied".into()),
                 Some("sysctl kernel.perf_event_paranoid=1"),
             ),
             capability(
                 "remedies",
                 "pipe growth",
-                Answer::Unknown("fcntl: bad address".into()),
+                CapabilityAnswer::Unknown("fcntl: bad address".into()),
                 None,
             ),
         ],
-        spoilers: vec![Spoiler {
+        spoilers: vec![MeasurementSpoiler {
             what: "The host takes free memory back.".into(),
             remedy: "Memory is touched before each run.".into(),
         }],
@@ -471,16 +482,16 @@ pub(crate) fn doctor() -> Run {
 
 /// `b` against `a`, with this change of its time.
 pub(crate) fn compare_two(
-    a: &Run,
-    b: &Run,
-    change: Option<&pagewise_model::trial::Ratio>,
-) -> pagewise_report::Document {
+    a: &SavedRun,
+    b: &SavedRun,
+    change: Option<&pagewise_model::trial::TimeRatio>,
+) -> pagewise_report::ReportDocument {
     let runs = [a.clone(), b.clone()];
     pagewise_report::compare(&runs, &constructed::comparison(&runs, change))
 }
 
 /// The report on a terminal, after the checks of what a reader may rely on.
-pub(crate) fn read_report(run: &Run, style: &Style) -> String {
+pub(crate) fn read_report(run: &SavedRun, style: &TerminalStyle) -> String {
     let text = pagewise_report::render(run, style);
     let found = reading::defects(&text, run, style.width.max(40));
     assert!(found.is_empty(), "{found:#?} in\n{text}");

@@ -1,22 +1,27 @@
 //! A constructed profile in round numbers that come from no machine.
 
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::profile::{
-    Bucket, Clock, Compared, DeadRule, FollowedProcess, FrequentStack, GraphLine, Profile, Sorted,
-    What, Why,
+    CallGraphLine, ComparedTime, DeadRule, FollowedProcess, FrequentStack, ProfileActivity,
+    ProfileBucket, ProfileReason, ProfileReport, SamplingClock, SortedSamples,
 };
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
 
 const PERIOD: Nanos = Nanos(500_000);
 const SAMPLES: u64 = 2000;
 
-fn line(depth: u32, name: &str, samples: u64) -> GraphLine {
-    GraphLine { depth, name: name.into(), samples, folded: 0 }
+fn line(depth: u32, name: &str, samples: u64) -> CallGraphLine {
+    CallGraphLine { depth, name: name.into(), samples, folded: 0 }
 }
 
-fn bucket(what: What, why: Why, samples: u64, graph: Vec<GraphLine>) -> Bucket {
-    Bucket {
+fn bucket(
+    what: ProfileActivity,
+    why: ProfileReason,
+    samples: u64,
+    graph: Vec<CallGraphLine>,
+) -> ProfileBucket {
+    ProfileBucket {
         what,
         why,
         samples,
@@ -27,7 +32,7 @@ fn bucket(what: What, why: Why, samples: u64, graph: Vec<GraphLine>) -> Bucket {
 }
 
 /// The samples of a pipeline of two programs.
-pub(crate) fn sorted() -> Sorted {
+pub(crate) fn sorted() -> SortedSamples {
     let copies = vec![
         line(0, "producer", 450),
         line(1, "main (producer)", 450),
@@ -37,32 +42,47 @@ pub(crate) fn sorted() -> Sorted {
         line(5, "anon_pipe_write", 450),
         line(6, "copy_page_from_iter", 430),
         line(7, "_copy_from_iter", 430),
-        GraphLine { depth: 6, name: String::new(), samples: 20, folded: 7 },
+        CallGraphLine { depth: 6, name: String::new(), samples: 20, folded: 7 },
         line(0, "consumer", 150),
         line(1, "do_syscall_64", 150),
         line(2, "anon_pipe_read", 150),
     ];
-    Sorted {
+    SortedSamples {
         samples: SAMPLES,
         kernel_samples: 1400,
         lost: 3,
         period_ns: PERIOD,
-        clock: Clock::Cpus,
+        clock: SamplingClock::Cpus,
         begun_tasks: 2,
         buckets: vec![
-            bucket(What::User, Why::Own, 600, vec![line(0, "consumer", 600)]),
-            bucket(What::Copy, Why::Pipe, 600, copies),
-            bucket(What::Scheduling, Why::Pipe, 300, vec![line(0, "producer", 300)]),
-            bucket(What::Copy, Why::FileRead, 240, vec![line(0, "producer", 240)]),
-            bucket(What::Zeroing, Why::AnonFault, 200, vec![line(0, "consumer", 200)]),
+            bucket(ProfileActivity::User, ProfileReason::Own, 600, vec![line(0, "consumer", 600)]),
+            bucket(ProfileActivity::Copy, ProfileReason::Pipe, 600, copies),
             bucket(
-                What::Unclassified,
-                Why::Call("sendto".into()),
+                ProfileActivity::Scheduling,
+                ProfileReason::Pipe,
+                300,
+                vec![line(0, "producer", 300)],
+            ),
+            bucket(
+                ProfileActivity::Copy,
+                ProfileReason::FileRead,
+                240,
+                vec![line(0, "producer", 240)],
+            ),
+            bucket(
+                ProfileActivity::Zeroing,
+                ProfileReason::AnonFault,
+                200,
+                vec![line(0, "consumer", 200)],
+            ),
+            bucket(
+                ProfileActivity::Unclassified,
+                ProfileReason::Call("sendto".into()),
                 40,
                 vec![line(0, "producer", 40)],
             ),
-            bucket(What::Handling, Why::Exec, 15, vec![line(0, "sh", 15)]),
-            bucket(What::Lock, Why::Pipe, 5, vec![line(0, "producer", 5)]),
+            bucket(ProfileActivity::Handling, ProfileReason::Exec, 15, vec![line(0, "sh", 15)]),
+            bucket(ProfileActivity::Lock, ProfileReason::Pipe, 5, vec![line(0, "producer", 5)]),
         ],
         unclassified: vec![FrequentStack {
             symbols: ["tcp_sendmsg_locked", "tcp_sendmsg", "sock_write_iter"]
@@ -75,15 +95,15 @@ pub(crate) fn sorted() -> Sorted {
 }
 
 /// With the counts beside it, and a rule that matches nothing.
-pub(crate) fn profile() -> Profile {
-    let compared = |name: &str, counted, sampled, differ| Compared {
+pub(crate) fn profile() -> ProfileReport {
+    let compared = |name: &str, counted, sampled, differ| ComparedTime {
         name: name.into(),
         counted_ns: Nanos::millis(counted),
         sampled_ns: Nanos::millis(sampled),
         differ,
     };
     let dead = DeadRule { name: "swapping in".into(), kernels: "5.4-".into() };
-    Profile {
+    ProfileReport {
         sorted: Fact::Known(sorted()),
         compared: vec![
             compared("zeroing", 95, 100, false),
@@ -110,8 +130,8 @@ pub(crate) fn course() -> FollowedProcess {
     }
 }
 
-pub(crate) fn run(profile: Profile) -> Run {
-    let mut run = Run::new(RunKind::Profile, String::new(), 0, vec!["producer".into()]);
-    run.body = Some(Body::Profile(profile));
+pub(crate) fn run(profile: ProfileReport) -> SavedRun {
+    let mut run = SavedRun::new(RunKind::Profile, String::new(), 0, vec!["producer".into()]);
+    run.body = Some(RunBody::Profile(profile));
     run
 }

@@ -3,11 +3,11 @@
 //! Shared by the tests and by the example `check_report`, which `bench/accept/product/reports` runs on new
 //! sessions.
 
-use pagewise_model::bench::{Answer, Claim, Evidence};
-use pagewise_model::body::Body;
+use pagewise_model::bench::{BenchClaim, ClaimAnswer, ClaimEvidence};
+use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::trial::{Effect, Verdict};
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::trial::{ArmEffect, ArmVerdict};
 use pagewise_report::number::{change, interval};
 use pagewise_report::short_arm;
 use serde_json::Value;
@@ -43,7 +43,7 @@ struct Line<'a> {
 }
 
 /// The defects of `text`: the report of `run` on a terminal of this width.
-pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
+pub(crate) fn defects(text: &str, run: &SavedRun, width: usize) -> Vec<String> {
     let lines = parts(text);
     let headline = headline(text);
     let mut found = form(text, run, width);
@@ -52,7 +52,7 @@ pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
     found.extend(arms(&lines, &headline, run));
     found.extend(costs(text));
     found.extend(advice(&lines, &headline, run));
-    if let Some(Body::Bench(bench)) = &run.body {
+    if let Some(RunBody::Bench(bench)) = &run.body {
         let saved = serde_json::to_value(bench).unwrap_or_default();
         found.extend(claims(&lines, &saved));
         found.extend(unfounded(text, &saved));
@@ -85,7 +85,7 @@ fn parts(text: &str) -> Vec<Line<'_>> {
 }
 
 /// The report fits on a screen. No line is too wide except those meant to be copied.
-fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
+fn form(text: &str, run: &SavedRun, width: usize) -> Vec<String> {
     let mut found = Vec::new();
     let lines = text.lines().count();
     // The report has a line for each requested file and mapping.
@@ -140,7 +140,7 @@ fn first_change(text: &str) -> Option<String> {
 }
 
 /// Every figure of an arm matches its runs.
-fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
+fn arms(lines: &[Line<'_>], headline: &str, run: &SavedRun) -> Vec<String> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     let mut found = Vec::new();
     for verdict in verdicts {
@@ -159,12 +159,12 @@ fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     found
 }
 
-fn contradiction(text: &str, verdict: &Verdict) -> Option<String> {
+fn contradiction(text: &str, verdict: &ArmVerdict) -> Option<String> {
     let shown = first_change(text)?;
     let Some(effect) = verdict.effect.as_ref().filter(|effect| effect.is_measured()) else {
         return Some(format!("{}: {shown} without a measured effect", verdict.arm));
     };
-    let Effect { ratio, ratio_low, ratio_high, .. } = *effect;
+    let ArmEffect { ratio, ratio_low, ratio_high, .. } = *effect;
     let range = interval(ratio, ratio_low, ratio_high);
     if shown != change(ratio) {
         return Some(format!("{}: {shown}, and {} elsewhere", verdict.arm, change(ratio)));
@@ -215,7 +215,7 @@ fn costs(text: &str) -> Vec<String> {
 }
 
 /// Advice has a figure beside it, or is left out.
-fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
+fn advice(lines: &[Line<'_>], headline: &str, run: &SavedRun) -> Vec<String> {
     let mut found = Vec::new();
     let is_advice = |line: &&Line<'_>| matches!(line.part, "fits" | "could");
     let rows = lines.iter().filter(is_advice).filter(|line| line.text.contains(": "));
@@ -226,7 +226,7 @@ fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     if kept && !has_figure(headline) {
         found.push("what to keep has no figure".to_owned());
     }
-    let gain = |verdict: &Verdict| Some(1.0 - verdict.effect.as_ref()?.ratio_high);
+    let gain = |verdict: &ArmVerdict| Some(1.0 - verdict.effect.as_ref()?.ratio_high);
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     for verdict in verdicts {
         let bound = lines.iter().filter(|line| line.text.starts_with(&short_arm(&verdict.arm)));
@@ -265,14 +265,15 @@ fn items<'a>(saved: &'a Value, name: &str) -> Vec<&'a Value> {
 
 /// Each claim's answer follows from its evidence, and the report has that answer.
 fn claims(lines: &[Line<'_>], saved: &Value) -> Vec<String> {
-    const WORDS: [(&str, Answer); 3] = [
-        ("confirmed", Answer::Confirmed),
-        ("refuted", Answer::Refuted),
-        ("cannot tell", Answer::CannotTell),
+    const WORDS: [(&str, ClaimAnswer); 3] = [
+        ("confirmed", ClaimAnswer::Confirmed),
+        ("refuted", ClaimAnswer::Refuted),
+        ("cannot tell", ClaimAnswer::CannotTell),
     ];
     let all = items(saved, "claims").into_iter();
-    let all: Vec<Claim> = all.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect();
-    let is_known = |claim: &&Claim| claim.evidence != Evidence::Nothing;
+    let all: Vec<BenchClaim> =
+        all.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect();
+    let is_known = |claim: &&BenchClaim| claim.evidence != ClaimEvidence::Nothing;
     let against = all.iter().filter(is_known).filter(|one| one.answer != one.evidence.answer());
     let mut found: Vec<String> = against
         .map(|one| format!("{:?} against its evidence: {}", one.answer, one.claim))
@@ -282,7 +283,8 @@ fn claims(lines: &[Line<'_>], saved: &Value) -> Vec<String> {
             .iter()
             .find_map(|(word, answer)| Some((answer, line.text.strip_prefix(word)?.trim_start())));
         let Some((answer, text)) = answered else { continue };
-        let is_meant = |one: &&Claim| text.starts_with(&one.claim) || one.claim.starts_with(text);
+        let is_meant =
+            |one: &&BenchClaim| text.starts_with(&one.claim) || one.claim.starts_with(text);
         match all.iter().find(is_meant) {
             Some(one) if one.answer == *answer => {}
             Some(one) => {

@@ -36,11 +36,11 @@ use pagewise_model::Nanos;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
-use work::Recorder;
+use work::FirstCallRecorder;
 
 /// A file from which a program has mapped code.
 #[derive(Debug)]
-pub struct Mapped<'a> {
+pub struct CodeFile<'a> {
     pub file: &'a File,
     /// Its path, as the program sees it.
     pub path: &'a Path,
@@ -53,11 +53,11 @@ pub struct Mapped<'a> {
 
 /// Returns the file offsets at which functions begin, in rising order. `None` if the functions of this file
 /// are not wanted.
-pub type FindStarts<'a> = dyn FnMut(&Mapped<'_>) -> Option<Vec<u64>> + Send + 'a;
+pub type FindStarts<'a> = dyn FnMut(&CodeFile<'_>) -> Option<Vec<u64>> + Send + 'a;
 
 /// The first call of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FirstCall {
+pub struct FirstCallHit {
     /// Index in [`FirstCalls::objects`].
     pub object: usize,
     /// File offset of the function.
@@ -72,7 +72,7 @@ pub struct FirstCall {
 pub struct FirstCalls {
     /// Files whose functions were watched: path and number of functions.
     pub objects: Vec<(PathBuf, usize)>,
-    pub calls: Vec<FirstCall>,
+    pub calls: Vec<FirstCallHit>,
 }
 
 /// Traces the tree of the child `root`, which carries [`filter`], as [`follow::follow`] does.
@@ -85,6 +85,6 @@ pub(crate) fn serve(
     reaped: &Receiver<()>,
     starts: &mut FindStarts<'_>,
 ) -> Result<Option<FirstCalls>, SysError> {
-    let recorder = follow::follow(root, seized, reaped, Recorder::new(root, starts))?;
-    Ok(recorder.map(Recorder::finish))
+    let recorder = follow::follow(root, seized, reaped, FirstCallRecorder::new(root, starts))?;
+    Ok(recorder.map(FirstCallRecorder::finish))
 }

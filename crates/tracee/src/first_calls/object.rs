@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(super) const HEAD: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Object {
+pub(super) struct ObjectFunctions {
     pub(super) path: PathBuf,
     /// File offsets in rising order.
     starts: Vec<u64>,
@@ -30,14 +30,14 @@ const LEAST_OF_WHOLE: usize = 2;
 
 /// A function that some code may be a copy of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Copied {
+pub(super) struct FunctionMatch {
     /// Number of bytes that match.
     pub(super) bytes: usize,
     /// Its first byte.
     pub(super) first: u8,
 }
 
-impl Object {
+impl ObjectFunctions {
     pub(super) fn new(path: PathBuf, mut starts: Vec<u64>) -> Self {
         starts.sort_unstable();
         starts.dedup();
@@ -95,10 +95,10 @@ impl Object {
     }
 
     /// The functions that `code` may be a copy of, breakpoints included.
-    pub(super) fn copied(&self, code: &[u8; HEAD]) -> impl Iterator<Item = Copied> {
+    pub(super) fn copied(&self, code: &[u8; HEAD]) -> impl Iterator<Item = FunctionMatch> {
         (0..self.starts.len()).filter_map(|place| {
             let bytes = self.likeness(place, code)?;
-            Some(Copied { bytes, first: self.bytes[place] })
+            Some(FunctionMatch { bytes, first: self.bytes[place] })
         })
     }
 
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn functions_are_armed_once_and_found_by_their_place() {
-        let mut object = Object::new("x".into(), vec![0x20, 0x10, 0x12, 0x1a, 0x20, 0x28]);
+        let mut object = ObjectFunctions::new("x".into(), vec![0x20, 0x10, 0x12, 0x1a, 0x20, 0x28]);
         assert_eq!((object.len(), object.within(0x11..0x20)), (5, 1..3));
         let mut code: [u8; 32] = std::array::from_fn(|at| 0x80 + at as u8);
         code[2] = BREAK;

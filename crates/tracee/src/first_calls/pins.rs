@@ -7,14 +7,14 @@
 //!
 //! Visible to the program: `Cpus_allowed` in `/proc/PID/status`.
 
-use crate::follow::Newborn;
+use crate::follow::NewThread;
 use crate::ptrace::{Regs, write_memory};
 use pagewise_kernel::affinity;
 use std::collections::HashMap;
 
 /// Who chose the CPUs of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum CpuChooser {
     /// The tracer: one CPU.
     Ours,
     /// The caller: the CPUs that the tree was started with.
@@ -24,15 +24,15 @@ enum Choice {
 }
 
 #[derive(Debug)]
-pub(super) struct Pins {
+pub(super) struct CpuPins {
     /// The CPUs that the tree was started with.
     given: Vec<u32>,
     /// CPU of the tracing thread; `None` if there is only one CPU to choose from.
     one: Option<u32>,
-    threads: HashMap<i32, Choice>,
+    threads: HashMap<i32, CpuChooser>,
 }
 
-impl Pins {
+impl CpuPins {
     /// Moves the calling thread and its tracee `root` to one CPU.
     pub(super) fn new(root: i32) -> Self {
         let given = affinity::get(root).unwrap_or_default();
@@ -48,22 +48,22 @@ impl Pins {
         if let Some(cpu) = self.one
             && affinity::set(tid, &[cpu]).is_ok()
         {
-            self.threads.insert(tid, Choice::Ours);
+            self.threads.insert(tid, CpuChooser::Ours);
         }
     }
 
     /// Lets thread `tid` run on any of the given CPUs, if the tracer pinned it.
     fn release(&mut self, tid: i32) {
         if self.is_held(tid) && affinity::set(tid, &self.given).is_ok() {
-            self.threads.insert(tid, Choice::Given);
+            self.threads.insert(tid, CpuChooser::Given);
         }
     }
 
     pub(super) fn is_held(&self, tid: i32) -> bool {
-        self.threads.get(&tid) == Some(&Choice::Ours)
+        self.threads.get(&tid) == Some(&CpuChooser::Ours)
     }
 
-    pub(super) fn begin(&mut self, new: &Newborn) {
+    pub(super) fn begin(&mut self, new: &NewThread) {
         let maker = new.birth.map_or(new.pid, |birth| birth.thread);
         if let Some(choice) = self.threads.get(&maker).copied() {
             self.threads.insert(new.tid, choice);
@@ -76,7 +76,7 @@ impl Pins {
 
     /// A program begins with one thread.
     pub(super) fn executed(&mut self, pid: i32) {
-        if self.threads.get(&pid) == Some(&Choice::Given) {
+        if self.threads.get(&pid) == Some(&CpuChooser::Given) {
             self.hold(pid);
         }
     }
@@ -87,7 +87,7 @@ impl Pins {
 
     /// Thread `tid` has chosen its CPUs.
     pub(super) fn chosen(&mut self, tid: i32) {
-        self.threads.insert(tid, Choice::Own);
+        self.threads.insert(tid, CpuChooser::Own);
     }
 
     /// Corrects an affinity answer. Thread `asker` is stopped at the exit of a call that reported the CPU of a

@@ -1,6 +1,6 @@
 //! The address space of one process, or of several that share it: which file's code is mapped where.
 
-use super::object::Object;
+use super::object::ObjectFunctions;
 use crate::ptrace::read_memory;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::page_size;
@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// A part of a file that is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Region {
+pub(super) struct CodeMapping {
     pub(super) memory: Range<u64>,
     /// File offset of its start.
     pub(super) offset: u64,
@@ -21,7 +21,7 @@ pub(super) struct Region {
     pub(super) object: usize,
 }
 
-impl Region {
+impl CodeMapping {
     fn offset_of(&self, address: u64) -> u64 {
         self.offset + (address - self.memory.start)
     }
@@ -32,16 +32,16 @@ impl Region {
 }
 
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct BreakpointSpace {
     pid: i32,
     /// `/proc/PID/mem`; it keeps referring to this address space.
     memory: File,
-    regions: Vec<Region>,
+    regions: Vec<CodeMapping>,
     /// Belongs to the first process, or to a fork of it that runs the same program.
     pub(super) is_first: bool,
 }
 
-impl Space {
+impl BreakpointSpace {
     /// Opens the memory of process `pid`.
     pub(super) fn open(pid: i32, is_first: bool) -> Result<Self, SysError> {
         let path = format!("/proc/{pid}/mem");
@@ -56,7 +56,7 @@ impl Space {
     }
 
     /// Adds a region that may already contain breakpoints.
-    pub(super) fn adopt(&mut self, region: Region) {
+    pub(super) fn adopt(&mut self, region: CodeMapping) {
         self.regions.push(region);
     }
 
@@ -67,10 +67,11 @@ impl Space {
     }
 
     /// Whether this region is known already.
-    pub(super) fn covers(&self, wanted: &Region) -> bool {
+    pub(super) fn covers(&self, wanted: &CodeMapping) -> bool {
         let Range { start, end } = wanted.memory;
-        let inside = |region: &&Region| region.memory.start <= start && end <= region.memory.end;
-        let same = |region: &Region| {
+        let inside =
+            |region: &&CodeMapping| region.memory.start <= start && end <= region.memory.end;
+        let same = |region: &CodeMapping| {
             region.object == wanted.object && region.offset_of(start) == wanted.offset
         };
         self.regions.iter().find(inside).is_some_and(same)
@@ -81,21 +82,27 @@ impl Space {
         if memory.is_empty() {
             return;
         }
-        let rest = |region: Region| {
+        let rest = |region: CodeMapping| {
             let (start, end) = (region.memory.start, region.memory.end);
             let before = start..end.min(memory.start);
             let after = start.max(memory.end)..end;
-            [before, after].into_iter().filter(|part| !part.is_empty()).map(move |part| Region {
-                offset: region.offset_of(part.start),
-                memory: part,
-                object: region.object,
+            [before, after].into_iter().filter(|part| !part.is_empty()).map(move |part| {
+                CodeMapping {
+                    offset: region.offset_of(part.start),
+                    memory: part,
+                    object: region.object,
+                }
             })
         };
         self.regions = std::mem::take(&mut self.regions).into_iter().flat_map(rest).collect();
     }
 
     /// Sets breakpoints in a region that has just been mapped from `object`.
-    pub(super) fn arm(&mut self, region: Region, object: &mut Object) -> Result<(), SysError> {
+    pub(super) fn arm(
+        &mut self,
+        region: CodeMapping,
+        object: &mut ObjectFunctions,
+    ) -> Result<(), SysError> {
         self.forget(&region.memory);
         let file = region.offset..region.offset + (region.memory.end - region.memory.start);
         let places = object.within(file);
@@ -111,7 +118,7 @@ impl Space {
 
     /// End of the run of functions from `places.start` on whose pages are contiguous, each page with at least
     /// one.
-    fn run_end(&self, object: &Object, places: Range<usize>) -> usize {
+    fn run_end(&self, object: &ObjectFunctions, places: Range<usize>) -> usize {
         let page = page_size::base().bytes();
         let first = object.start(places.start) / page;
         let mut last = first;
@@ -127,8 +134,8 @@ impl Space {
 
     fn arm_run(
         &self,
-        region: &Region,
-        object: &mut Object,
+        region: &CodeMapping,
+        object: &mut ObjectFunctions,
         places: Range<usize>,
     ) -> Result<(), SysError> {
         let page = page_size::base().bytes();
@@ -162,8 +169,8 @@ mod tests {
 
     #[test]
     fn what_is_mapped_over_is_forgotten() {
-        let mut space = Space::open(std::process::id() as i32, true).unwrap();
-        let region = |memory: Range<u64>, offset| Region { memory, offset, object: 0 };
+        let mut space = BreakpointSpace::open(std::process::id() as i32, true).unwrap();
+        let region = |memory: Range<u64>, offset| CodeMapping { memory, offset, object: 0 };
         space.regions = vec![region(0x1000..0x9000, 0x100), region(0xa000..0xb000, 0)];
         assert!(space.covers(&region(0x2000..0x9000, 0x1100)));
         assert!(!space.covers(&region(0x2000..0x9000, 0x1200)));

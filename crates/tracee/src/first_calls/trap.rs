@@ -11,9 +11,9 @@
 //!
 //! Cost: two stops for each rt_sigprocmask(2) and rt_sigreturn(2), one for each handler.
 
-use crate::borrowed_x86_64::{self, Borrowed};
-use crate::follow::Newborn;
-use crate::inject::Call;
+use crate::borrowed_x86_64::{self, BorrowedThread};
+use crate::follow::NewThread;
+use crate::inject::InjectedCall;
 use crate::ptrace::{Regs, read_memory, request, write_memory};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::{maps, status};
@@ -38,7 +38,7 @@ const fn ignore() -> Action {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Traps {
+pub(super) struct SigtrapState {
     /// Actions other than the default, by process id.
     actions: HashMap<i32, Action>,
     /// Threads that block SIGTRAP.
@@ -47,7 +47,7 @@ pub(super) struct Traps {
     entering: HashSet<i32>,
 }
 
-impl Traps {
+impl SigtrapState {
     /// Ignored signals and the signal mask survive an exec.
     pub(super) fn executed(&mut self, pid: i32) {
         self.actions.remove(&pid);
@@ -57,7 +57,7 @@ impl Traps {
         }
     }
 
-    pub(super) fn begin(&mut self, new: &Newborn) {
+    pub(super) fn begin(&mut self, new: &NewThread) {
         self.look(new.tid);
         let action = new.birth.and_then(|birth| self.actions.get(&birth.maker).copied());
         // A process made with default actions for all signals (CLONE_CLEAR_SIGHAND) has none.
@@ -153,12 +153,12 @@ impl Traps {
             return Ok(pending);
         }
         let site = borrowed_x86_64::site(pid, &maps::read(pid)?);
-        let borrowed = site.map(|site| Borrowed::new(tid, site)).transpose()?.flatten();
+        let borrowed = site.map(|site| BorrowedThread::new(tid, site)).transpose()?.flatten();
         let Some(thread) = borrowed else { return Ok(pending) };
         write_memory(pid, at, action)?;
         let set_bytes = size_of::<u64>() as u64;
         let args = [libc::SIGTRAP as u64, at, 0, set_bytes];
-        let call = Call { name: "rt_sigaction", number: libc::SYS_rt_sigaction, args };
+        let call = InjectedCall { name: "rt_sigaction", number: libc::SYS_rt_sigaction, args };
         thread.stands_before(pending);
         let done = thread.call(call);
         write_memory(pid, at, &before)?;

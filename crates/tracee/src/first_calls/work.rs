@@ -1,13 +1,13 @@
 //! The work on each program of a traced tree: setting breakpoints, handling hits, removing breakpoints.
 
 use super::code_x86_64::{BREAK, at, met};
-use super::object::{HEAD, Object};
-use super::pins::Pins;
-use super::space::{Region, Space};
-use super::trap::{Action, Traps};
-use super::{FindStarts, FirstCall, FirstCalls, Mapped};
+use super::object::{HEAD, ObjectFunctions};
+use super::pins::CpuPins;
+use super::space::{BreakpointSpace, CodeMapping};
+use super::trap::{Action, SigtrapState};
+use super::{CodeFile, FindStarts, FirstCallHit, FirstCalls};
 use crate::elf::{self, Key};
-use crate::follow::{Newborn, Work, ignore_gone};
+use crate::follow::{NewThread, TraceWork, ignore_gone};
 use crate::mapped_file;
 use crate::ptrace::{Regs, read_memory, request};
 use pagewise_kernel::clock;
@@ -26,11 +26,11 @@ use std::rc::Rc;
 const FROM_KERNEL: i32 = 0x80;
 
 /// Memory shared by one or more processes.
-type Shared = Rc<RefCell<Space>>;
+type Shared = Rc<RefCell<BreakpointSpace>>;
 
 /// A call whose exit is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum AwaitedCall {
     /// Maps executable memory.
     Map,
     /// Makes memory executable.
@@ -47,7 +47,7 @@ pub(super) enum Call {
 
 /// Code of a file in memory.
 #[derive(Debug)]
-struct Code<'a> {
+struct LoadedCode<'a> {
     file: &'a File,
     path: &'a Path,
     is_executable: bool,
@@ -55,24 +55,24 @@ struct Code<'a> {
     offset: u64,
 }
 
-pub(super) struct Recorder<'a, 'b> {
+pub(super) struct FirstCallRecorder<'a, 'b> {
     root: i32,
     starts: &'a mut FindStarts<'b>,
     began: Option<Nanos>,
     /// Address spaces by process id.
     spaces: HashMap<i32, Shared>,
-    objects: Vec<Object>,
+    objects: Vec<ObjectFunctions>,
     /// Index among the objects, by file.
     known: HashMap<Key, usize>,
     /// Files that are not wanted, by file, whether it is the executable of its process, and whether the
     /// process is the first.
     unwanted: HashSet<(Key, bool, bool)>,
-    calls: Vec<FirstCall>,
-    traps: Traps,
-    pins: Pins,
+    calls: Vec<FirstCallHit>,
+    traps: SigtrapState,
+    pins: CpuPins,
 }
 
-impl<'a, 'b> Recorder<'a, 'b> {
+impl<'a, 'b> FirstCallRecorder<'a, 'b> {
     /// Starts for the tree of `root`, which has not run yet.
     pub(super) fn new(root: i32, starts: &'a mut FindStarts<'b>) -> Self {
         Self {
@@ -84,13 +84,13 @@ impl<'a, 'b> Recorder<'a, 'b> {
             known: HashMap::new(),
             unwanted: HashSet::new(),
             calls: Vec::new(),
-            traps: Traps::default(),
-            pins: Pins::new(root),
+            traps: SigtrapState::default(),
+            pins: CpuPins::new(root),
         }
     }
 
     pub(super) fn finish(self) -> FirstCalls {
-        let object = |object: Object| {
+        let object = |object: ObjectFunctions| {
             let functions = object.len();
             (object.path, functions)
         };
@@ -102,7 +102,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         &mut self,
         pid: i32,
         memory: &Range<u64>,
-        what: &mut dyn FnMut(&mut Self, Code<'_>),
+        what: &mut dyn FnMut(&mut Self, LoadedCode<'_>),
     ) {
         let Ok(maps) = maps::read(pid) else { return };
         let is_code = |mapping: &&Mapping| {
@@ -116,7 +116,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
             let is_executable = exe.is_some() && file.metadata().ok().as_ref().map(key) == exe;
             let (memory, offset) = (mapping.start..mapping.end, mapping.offset);
             let path = Path::new(&mapping.path);
-            what(self, Code { file: &file, path, is_executable, memory, offset });
+            what(self, LoadedCode { file: &file, path, is_executable, memory, offset });
         }
     }
 
@@ -128,13 +128,13 @@ impl<'a, 'b> Recorder<'a, 'b> {
 
     /// Process `pid` was forked, but from which memory is unknown.
     fn adopt(&mut self, pid: i32) {
-        let Ok(space) = Space::open(pid, false) else { return };
+        let Ok(space) = BreakpointSpace::open(pid, false) else { return };
         let space = Rc::new(RefCell::new(space));
         self.each_code(pid, &(0..u64::MAX), &mut |recorder, code| {
             let key = code.file.metadata().ok().map(|meta| elf::key(&meta));
             if let Some(object) = key.and_then(|key| recorder.known.get(&key)) {
-                let Code { memory, offset, .. } = code;
-                space.borrow_mut().adopt(Region { memory, offset, object: *object });
+                let LoadedCode { memory, offset, .. } = code;
+                space.borrow_mut().adopt(CodeMapping { memory, offset, object: *object });
             }
         });
         self.spaces.insert(pid, space);
@@ -145,11 +145,11 @@ impl<'a, 'b> Recorder<'a, 'b> {
     }
 
     /// Sets breakpoints in code if those of its file are wanted and not set yet.
-    fn arm(&mut self, space: &Shared, code: Code<'_>) {
+    fn arm(&mut self, space: &Shared, code: LoadedCode<'_>) {
         let is_first = space.borrow().is_first;
         if let Some(object) = self.object(&code, is_first) {
-            let Code { memory, offset, .. } = code;
-            let region = Region { memory, offset, object };
+            let LoadedCode { memory, offset, .. } = code;
+            let region = CodeMapping { memory, offset, object };
             if space.borrow().covers(&region) {
                 return;
             }
@@ -159,18 +159,18 @@ impl<'a, 'b> Recorder<'a, 'b> {
     }
 
     /// Index of a file among those whose functions are wanted.
-    fn object(&mut self, code: &Code<'_>, is_first: bool) -> Option<usize> {
+    fn object(&mut self, code: &LoadedCode<'_>, is_first: bool) -> Option<usize> {
         let key = elf::key(&code.file.metadata().ok()?);
         let asked = (key, code.is_executable, is_first);
         if self.known.contains_key(&key) || self.unwanted.contains(&asked) {
             return self.known.get(&key).copied();
         }
-        let Code { file, path, is_executable, .. } = *code;
-        let Some(starts) = (self.starts)(&Mapped { file, path, is_executable, is_first }) else {
+        let LoadedCode { file, path, is_executable, .. } = *code;
+        let Some(starts) = (self.starts)(&CodeFile { file, path, is_executable, is_first }) else {
             self.unwanted.insert(asked);
             return None;
         };
-        self.objects.push(Object::new(path.to_owned(), starts));
+        self.objects.push(ObjectFunctions::new(path.to_owned(), starts));
         self.known.insert(key, self.objects.len() - 1);
         Some(self.objects.len() - 1)
     }
@@ -188,7 +188,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{}", regs.r8 as i32));
         if let (Ok((file, _)), Ok(path)) = (open_regular(&link), fs::read_link(&link)) {
             let (file, path) = (&file, path.as_path());
-            let code = Code { file, path, is_executable: false, memory, offset: regs.r9 };
+            let code = LoadedCode { file, path, is_executable: false, memory, offset: regs.r9 };
             self.arm(&space, code);
         }
     }
@@ -231,7 +231,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         {
             let began = self.began.unwrap_or_default();
             let at_ns = Nanos(clock::now().0.saturating_sub(began.0));
-            self.calls.push(FirstCall { object, offset, at_ns, pid });
+            self.calls.push(FirstCallHit { object, offset, at_ns, pid });
         }
         Some(signal)
     }
@@ -249,10 +249,10 @@ impl<'a, 'b> Recorder<'a, 'b> {
     }
 }
 
-impl Work for Recorder<'_, '_> {
-    type Call = Call;
+impl TraceWork for FirstCallRecorder<'_, '_> {
+    type Call = AwaitedCall;
 
-    fn begin(&mut self, new: Newborn) {
+    fn begin(&mut self, new: NewThread) {
         self.traps.begin(&new);
         self.pins.begin(&new);
         if new.tid != new.pid {
@@ -270,35 +270,35 @@ impl Work for Recorder<'_, '_> {
         }
     }
 
-    fn executed(&mut self, pid: i32) -> Option<Call> {
+    fn executed(&mut self, pid: i32) -> Option<AwaitedCall> {
         self.spaces.remove(&pid);
         self.began.get_or_insert_with(clock::now);
         self.traps.executed(pid);
         self.pins.executed(pid);
-        if let Ok(space) = Space::open(pid, pid == self.root) {
+        if let Ok(space) = BreakpointSpace::open(pid, pid == self.root) {
             self.spaces.insert(pid, Rc::new(RefCell::new(space)));
             self.arm_all(pid, &(0..u64::MAX));
         }
         None
     }
 
-    fn entered(&mut self, tid: i32, pid: i32) -> Option<Call> {
+    fn entered(&mut self, tid: i32, pid: i32) -> Option<AwaitedCall> {
         let regs = request::get_regs(tid).ok()?;
         match regs.orig_rax as i64 {
-            libc::SYS_mmap => Some(Call::Map),
-            libc::SYS_mprotect | libc::SYS_pkey_mprotect => Some(Call::Protect),
-            libc::SYS_sched_setaffinity => Some(Call::Choose { thread: meant(&regs, tid) }),
+            libc::SYS_mmap => Some(AwaitedCall::Map),
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect => Some(AwaitedCall::Protect),
+            libc::SYS_sched_setaffinity => Some(AwaitedCall::Choose { thread: meant(&regs, tid) }),
             libc::SYS_sched_getaffinity => {
-                self.pins.is_held(meant(&regs, tid)).then_some(Call::Ask)
+                self.pins.is_held(meant(&regs, tid)).then_some(AwaitedCall::Ask)
             }
-            libc::SYS_rt_sigaction => Traps::asked(pid, &regs).map(Call::Act),
-            libc::SYS_rt_sigprocmask | libc::SYS_rt_sigreturn => Some(Call::Mask),
+            libc::SYS_rt_sigaction => SigtrapState::asked(pid, &regs).map(AwaitedCall::Act),
+            libc::SYS_rt_sigprocmask | libc::SYS_rt_sigreturn => Some(AwaitedCall::Mask),
             _ => None,
         }
     }
 
-    fn left(&mut self, tid: i32, pid: i32, call: Call) {
-        if call == Call::Mask {
+    fn left(&mut self, tid: i32, pid: i32, call: AwaitedCall) {
+        if call == AwaitedCall::Mask {
             // After rt_sigreturn(2) the registers hold no result of a call.
             return self.traps.look(tid);
         }
@@ -307,12 +307,12 @@ impl Work for Recorder<'_, '_> {
             return;
         }
         match call {
-            Call::Map => self.mapped(pid, &regs),
-            Call::Protect => self.protected(pid, &regs),
-            Call::Choose { thread } => self.pins.chosen(thread),
-            Call::Ask => self.pins.answer(tid, &regs),
-            Call::Act(action) => self.traps.acted(pid, action),
-            Call::Mask => {}
+            AwaitedCall::Map => self.mapped(pid, &regs),
+            AwaitedCall::Protect => self.protected(pid, &regs),
+            AwaitedCall::Choose { thread } => self.pins.chosen(thread),
+            AwaitedCall::Ask => self.pins.answer(tid, &regs),
+            AwaitedCall::Act(action) => self.traps.acted(pid, action),
+            AwaitedCall::Mask => {}
         }
     }
 

@@ -1,14 +1,14 @@
 //! The injected call itself, on a stopped thread: by a signal frame or by setting registers.
 
-use super::held::Held;
-use super::restart::{Harm, Sleep, harm_done, resume};
-use super::subject::{self, Subject};
-use super::{InjectError, Method, Owner, Refusal, frame_x86_64, layout};
-use crate::ptrace::{Regs, Stop, request, write_memory};
+use super::held::HeldThread;
+use super::restart::{InterruptHarm, RestartMode, harm_done, resume};
+use super::subject::{self, InjectableProcess};
+use super::{InjectError, InjectMethod, InjectRefusal, ProcessOwner, frame_x86_64, layout};
+use crate::ptrace::{PtraceStop, Regs, request, write_memory};
 
 /// A system call to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct InjectedCall {
     pub(crate) name: &'static str,
     pub(crate) number: i64,
     pub(crate) args: [u64; 4],
@@ -19,30 +19,32 @@ pub(crate) struct Call {
 /// # Errors
 /// A refusal always comes before the commit: then the thread is unchanged.
 pub(super) fn make(
-    owner: Owner,
-    subject: &Subject,
-    thread: &mut Held<'_>,
+    owner: ProcessOwner,
+    subject: &InjectableProcess,
+    thread: &mut HeldThread<'_>,
     regs: &Regs,
-    (method, call): (Method, Call),
-) -> Result<(i64, Method), InjectError> {
+    (method, call): (InjectMethod, InjectedCall),
+) -> Result<(i64, InjectMethod), InjectError> {
     if subject::in_restartable_sequence(subject.pid(), thread.tid(), regs.rip) {
-        return Err(Refusal::Busy.into());
+        return Err(InjectRefusal::Busy.into());
     }
     if !layout::still_there(subject.pid(), subject.sites) {
-        return Err(Refusal::CodeChanged.into());
+        return Err(InjectRefusal::CodeChanged.into());
     }
-    let sleeps = harm_done(regs) == Harm::LateAnew;
-    let method = if sleeps { Method::Registers } else { method };
+    let sleeps = harm_done(regs) == InterruptHarm::LateAnew;
+    let method = if sleeps { InjectMethod::Registers } else { method };
     let result = match method {
-        Method::Registers if owner == Owner::Other => Err(Refusal::Waiting.into()),
-        Method::Registers => by_registers(subject, thread, regs, call),
-        Method::Frame => by_frame(subject, thread, regs, call),
+        InjectMethod::Registers if owner == ProcessOwner::Other => {
+            Err(InjectRefusal::Waiting.into())
+        }
+        InjectMethod::Registers => by_registers(subject, thread, regs, call),
+        InjectMethod::Frame => by_frame(subject, thread, regs, call),
     };
     result.map(|result| (result, method))
 }
 
 /// The registers with which a thread makes `call` at `site`, with its stack at `sp`.
-pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
+pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: InjectedCall) -> Regs {
     let mut next = *regs;
     next.rip = site;
     next.rsp = sp;
@@ -55,26 +57,26 @@ pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
 }
 
 fn by_frame(
-    subject: &Subject,
-    thread: &mut Held<'_>,
+    subject: &InjectableProcess,
+    thread: &mut HeldThread<'_>,
     regs: &Regs,
-    call: Call,
+    call: InjectedCall,
 ) -> Result<i64, InjectError> {
-    let restorer = subject.sites.restorer.ok_or(Refusal::NoRestorer)?;
+    let restorer = subject.sites.restorer.ok_or(InjectRefusal::NoRestorer)?;
     let tid = thread.tid();
-    let xstate = request::get_xstate(tid).map_err(|_| Refusal::ExtendedState)?;
+    let xstate = request::get_xstate(tid).map_err(|_| InjectRefusal::ExtendedState)?;
     let mask = request::get_sigmask(tid)?;
     let room = frame_x86_64::room(xstate.len());
     let (top, marked) = subject.frame_top(tid, regs.rsp, room)?;
-    let next = resume(regs, Sleep::Anew);
+    let next = resume(regs, RestartMode::Anew);
     let place = frame_x86_64::component_place;
     let frame = frame_x86_64::build(&next, mask, &xstate, restorer, top, place)
-        .ok_or(Refusal::ExtendedState)?;
+        .ok_or(InjectRefusal::ExtendedState)?;
     if marked {
         let at = subject::mark_place(top, room);
-        write_memory(subject.pid(), at, &subject::MARK).map_err(|_| Refusal::NoStack)?;
+        write_memory(subject.pid(), at, &subject::MARK).map_err(|_| InjectRefusal::NoStack)?;
     }
-    write_memory(subject.pid(), frame.base, &frame.bytes).map_err(|_| Refusal::NoStack)?;
+    write_memory(subject.pid(), frame.base, &frame.bytes).map_err(|_| InjectRefusal::NoStack)?;
     thread.set_regs(&call_regs(regs, subject.sites.call, frame.base, call))?;
     request::set_sigmask(tid, u64::MAX)?;
     let result = run_call(thread, subject.sites.call)?;
@@ -89,10 +91,10 @@ fn by_frame(
 }
 
 fn by_registers(
-    subject: &Subject,
-    thread: &mut Held<'_>,
+    subject: &InjectableProcess,
+    thread: &mut HeldThread<'_>,
     regs: &Regs,
-    call: Call,
+    call: InjectedCall,
 ) -> Result<i64, InjectError> {
     let mask = request::get_sigmask(thread.tid())?;
     thread.tie_to_us()?;
@@ -100,24 +102,24 @@ fn by_registers(
     request::set_sigmask(thread.tid(), u64::MAX)?;
     let result = run_call(thread, subject.sites.call);
     if !matches!(result, Err(InjectError::Gone)) {
-        thread.set_regs(&resume(regs, Sleep::Continue))?;
+        thread.set_regs(&resume(regs, RestartMode::Continue))?;
         request::set_sigmask(thread.tid(), mask)?;
     }
     result
 }
 
 /// Runs a prepared thread through the call. Returns the result of the call.
-fn run_call(thread: &mut Held<'_>, site: u64) -> Result<i64, InjectError> {
+fn run_call(thread: &mut HeldThread<'_>, site: u64) -> Result<i64, InjectError> {
     pass_call(thread)?;
     let regs = thread.regs()?;
     if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
 }
 
 /// Runs a thread to the entry of a call and on to its exit.
-fn pass_call(thread: &mut Held<'_>) -> Result<(), InjectError> {
+fn pass_call(thread: &mut HeldThread<'_>) -> Result<(), InjectError> {
     for _ in 0..2 {
         match thread.run_to_syscall()? {
-            Stop::Syscall => {}
+            PtraceStop::Syscall => {}
             stop if stop.is_end() => return Err(InjectError::Gone),
             _ => return Err(InjectError::Unseen),
         }
@@ -129,22 +131,22 @@ fn pass_call(thread: &mut Held<'_>) -> Result<(), InjectError> {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use crate::inject::held::{Halt, Tracer};
+    use crate::inject::held::{HaltOutcome, ThreadTracer};
     use crate::waiting;
 
     #[test]
     fn a_target_that_ends_in_a_call_is_gone() {
         let (mut child, pid) = waiting::cat();
         let input = child.stdin.take();
-        let pass = move |tracer: &mut Tracer| match tracer.halt(pid) {
-            Ok(Halt::Stopped(mut thread)) => {
+        let pass = move |tracer: &mut ThreadTracer| match tracer.halt(pid) {
+            Ok(HaltOutcome::Stopped(mut thread)) => {
                 drop(input);
                 let error = std::iter::repeat_with(|| pass_call(&mut thread)).find_map(Result::err);
                 assert!(matches!(error, Some(InjectError::Gone)), "{error:?}");
             }
             other => println!("SKIP a_target_that_ends_in_a_call_is_gone: {other:?}"),
         };
-        Tracer::start(pass).unwrap().join().unwrap();
+        ThreadTracer::start(pass).unwrap().join().unwrap();
         assert!(child.wait().unwrap().success());
     }
 }

@@ -4,7 +4,7 @@ use pagewise_kernel::error::SysError;
 
 /// Why a call cannot be injected into a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum InjectRefusal {
     /// A kernel thread or a process that has ended.
     #[error("it has no memory")]
     NoMemory,
@@ -51,7 +51,7 @@ pub enum Refusal {
 pub enum InjectError {
     /// It cannot be done safely.
     #[error("cannot run a call inside the process: {0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] InjectRefusal),
     /// The process or the thread ended.
     #[error("the process ended")]
     Gone,
@@ -66,7 +66,7 @@ pub enum InjectError {
     Sys(#[from] SysError),
 }
 
-impl Refusal {
+impl InjectRefusal {
     /// True if another attempt a moment later may succeed.
     #[must_use]
     pub const fn passes(&self) -> bool {
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn lasting_reasons_are_told_from_those_that_pass() {
-        assert!(Refusal::Busy.passes() && Refusal::Waiting.passes());
-        assert!(!Refusal::Seccomp.passes() && !Refusal::NoRestorer.passes());
+        assert!(InjectRefusal::Busy.passes() && InjectRefusal::Waiting.passes());
+        assert!(!InjectRefusal::Seccomp.passes() && !InjectRefusal::NoRestorer.passes());
         assert!(InjectError::Gone.is_gone() && !InjectError::Unseen.is_gone());
         let failed = |errno| InjectError::Call {
             call: "madvise",

@@ -32,7 +32,7 @@ const FEATURE_PKRU: u64 = 1 << 9;
 
 /// A frame to be written to the stack of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct SignalFrame {
     /// Address of the first byte, and stack pointer at the moment of the call.
     pub(super) base: u64,
     pub(super) bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct Frame {
 
 /// What the state area must keep: its length and the mask of components in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Extent {
+struct XstateExtent {
     len: usize,
     features: u64,
 }
@@ -56,14 +56,14 @@ pub(super) fn build(
     restorer: u64,
     top: u64,
     place: impl Fn(u32) -> (usize, usize),
-) -> Option<Frame> {
+) -> Option<SignalFrame> {
     let extent = extent(xstate, place)?;
     let state_at = top.checked_sub(RED_ZONE + extent.len as u64 + 4)? & !63;
     let base = (state_at.checked_sub(FRAME_BYTES)? & !15) - 8;
     let mut bytes = vec![0_u8; usize::try_from(state_at - base).ok()?];
     put_context(&mut bytes, regs, mask, restorer, state_at);
     bytes.extend(state_area(xstate, extent));
-    Some(Frame { base, bytes })
+    Some(SignalFrame { base, bytes })
 }
 
 /// Maximum number of bytes below the stack pointer that a frame takes, for a state of this size.
@@ -72,7 +72,7 @@ pub(super) const fn room(xstate_bytes: usize) -> u64 {
     RED_ZONE + xstate_bytes as u64 + 4 + 64 + FRAME_BYTES + 16 + 8
 }
 
-fn extent(xstate: &[u8], place: impl Fn(u32) -> (usize, usize)) -> Option<Extent> {
+fn extent(xstate: &[u8], place: impl Fn(u32) -> (usize, usize)) -> Option<XstateExtent> {
     let allowed = word(xstate, SOFTWARE_WORDS)?;
     let used = word(xstate, HEADER)?;
     if word(xstate, HEADER + 8)? != 0 || xstate.len() < HEADER_END {
@@ -87,10 +87,10 @@ fn extent(xstate: &[u8], place: impl Fn(u32) -> (usize, usize)) -> Option<Extent
         }
         len = len.max(offset.checked_add(size)?);
     }
-    (len <= xstate.len()).then_some(Extent { len, features })
+    (len <= xstate.len()).then_some(XstateExtent { len, features })
 }
 
-fn state_area(xstate: &[u8], extent: Extent) -> Vec<u8> {
+fn state_area(xstate: &[u8], extent: XstateExtent) -> Vec<u8> {
     let mut area = xstate[..extent.len].to_vec();
     let used = word(xstate, HEADER).unwrap_or(0) | (extent.features & FEATURE_PKRU);
     let sized = extent.len as u32;

@@ -1,16 +1,16 @@
-//! [`Held`]: one seized thread of another process, guarded until it is released or has ended.
+//! [`HeldThread`]: one seized thread of another process, guarded until it is released or has ended.
 //!
 //! A tracer that has seized a thread must wait for its end. Until then the thread stays a zombie, its process
 //! cannot be waited for, and an `execve` by another of its threads does not return. The thread may die at any
 //! moment by `exit_group`, an exec or SIGKILL, and then PTRACE_DETACH only returns ESRCH. So threads are
-//! seized only through a [`Tracer`], a dedicated thread of this process that
+//! seized only through a [`ThreadTracer`], a dedicated thread of this process that
 //!
 //! - holds one thread at a time, which the borrow checker enforces;
 //! - has no children, so the next event of any tracee is one of the held thread, under whatever number:
 //!   a thread that executes a program takes the number of its process;
 //! - also checks the thread itself, because another thread of this process that waits for a child takes
 //!   the stops of that child too, whatever it asked for;
-//! - releases a thread, or waits for its end, when the [`Held`] is dropped, however long that takes;
+//! - releases a thread, or waits for its end, when the [`HeldThread`] is dropped, however long that takes;
 //! - ends, and then the kernel releases whatever is left (`exit_ptrace` in kernel/ptrace.c).
 //!
 //! The end of a direct child of this process is only observed: the code that started it reaps it. The kernel
@@ -20,7 +20,7 @@
 //! `execve`, and `execve` waits until the tracer of each other thread has waited for it.
 
 use super::reissue;
-use crate::ptrace::{Regs, Stop, request};
+use crate::ptrace::{PtraceStop, Regs, request};
 use libc::c_int;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::stat;
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// A thread of this process that may seize one thread at a time.
 #[derive(Debug)]
-pub struct Tracer {
+pub struct ThreadTracer {
     /// The held thread has ended. If it was a child of this process, which its parent reaps, the kernel would
     /// report its end again.
     is_spent: bool,
@@ -38,7 +38,7 @@ pub struct Tracer {
     _here: PhantomData<*const ()>,
 }
 
-impl Tracer {
+impl ThreadTracer {
     /// Runs `work` on a new thread.
     ///
     /// # Errors
@@ -59,13 +59,13 @@ impl Tracer {
     ///
     /// # Errors
     /// Without the right to trace it, or when another tracer has it.
-    pub fn halt(&mut self, tid: i32) -> Result<Halt<'_>, SysError> {
+    pub fn halt(&mut self, tid: i32) -> Result<HaltOutcome<'_>, SysError> {
         if self.is_spent {
             let subject = format!("thread {tid}");
             return Err(SysError::new("PTRACE_SEIZE", subject, rustix::io::Errno::SRCH));
         }
         request::seize(tid, OPTIONS)?;
-        let held = Held { tid, state: State::Runs, tracer: self };
+        let held = HeldThread { tid, state: HeldThreadState::Runs, tracer: self };
         held.interrupt()?;
         held.settle()
     }
@@ -73,16 +73,16 @@ impl Tracer {
 
 /// Outcome of an attempt to stop a thread.
 #[derive(Debug)]
-pub enum Halt<'t> {
+pub enum HaltOutcome<'t> {
     /// It stopped because of the request alone.
-    Stopped(Held<'t>),
+    Stopped(HeldThread<'t>),
     /// It was stopping for another reason (a signal, job control) and has been released with it.
     Busy,
     /// It ended meanwhile.
     Gone,
     /// It does not stop for now (in `vfork`, in an uninterruptible wait) and will stop when it leaves that.
     /// Dropping the value waits for the stop.
-    Owed(Held<'t>),
+    Owed(HeldThread<'t>),
 }
 
 /// Makes stops at calls distinguishable from signals.
@@ -98,7 +98,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// State of the held thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum HeldThreadState {
     /// It runs or is about to end.
     Runs,
     /// It is stopped at the tracer's request.
@@ -111,13 +111,13 @@ enum State {
 
 /// A seized thread of another process. Dropping this releases the thread.
 #[derive(Debug)]
-pub struct Held<'t> {
+pub struct HeldThread<'t> {
     tid: i32,
-    state: State,
-    tracer: &'t mut Tracer,
+    state: HeldThreadState,
+    tracer: &'t mut ThreadTracer,
 }
 
-impl<'t> Held<'t> {
+impl<'t> HeldThread<'t> {
     /// Its thread id.
     #[must_use]
     pub const fn tid(&self) -> i32 {
@@ -153,12 +153,12 @@ impl<'t> Held<'t> {
     ///
     /// # Errors
     /// When it has been killed.
-    pub fn run_to_syscall(&mut self) -> Result<Stop, SysError> {
+    pub fn run_to_syscall(&mut self) -> Result<PtraceStop, SysError> {
         loop {
             request::syscall(self.tid, 0)?;
             match self.wait()? {
                 // For example, job control has ended.
-                Stop::Interrupted => {}
+                PtraceStop::Interrupted => {}
                 stop => return Ok(stop),
             }
         }
@@ -175,23 +175,23 @@ impl<'t> Held<'t> {
     fn let_go(&mut self) -> Result<(), SysError> {
         loop {
             let signal = match self.state {
-                State::Over => return Ok(()),
-                State::Runs => {
+                HeldThreadState::Over => return Ok(()),
+                HeldThreadState::Runs => {
                     self.interrupt()?;
                     self.wait()?;
                     continue;
                 }
-                State::Stands => {
+                HeldThreadState::Stands => {
                     // If it was killed meanwhile, the detach below reports that.
                     let _gone = reissue(self.tid);
                     0
                 }
-                State::Stopping(signal) => signal,
+                HeldThreadState::Stopping(signal) => signal,
             };
             match request::detach(self.tid, signal) {
-                Ok(()) => self.state = State::Over,
+                Ok(()) => self.state = HeldThreadState::Over,
                 // It was killed: it runs to its end, which must be waited for.
-                Err(error) if error.is_gone() => self.state = State::Runs,
+                Err(error) if error.is_gone() => self.state = HeldThreadState::Runs,
                 Err(error) => return Err(error),
             }
         }
@@ -207,23 +207,25 @@ impl<'t> Held<'t> {
     }
 
     /// Waits for the outcome within [`PATIENCE`]. A thread that only waits for a CPU gets longer.
-    fn settle(mut self) -> Result<Halt<'t>, SysError> {
+    fn settle(mut self) -> Result<HaltOutcome<'t>, SysError> {
         let begin = Instant::now();
         while self.wait_until(Some(Instant::now() + PATIENCE))?.is_none() {
             let is_ready = stat::read(self.tid).is_ok_and(|stat| stat.state == 'R');
             if !is_ready || begin.elapsed() > LONGEST_PATIENCE {
-                return Ok(Halt::Owed(self));
+                return Ok(HaltOutcome::Owed(self));
             }
         }
         match self.state {
-            State::Stands => Ok(Halt::Stopped(self)),
-            State::Over => Ok(Halt::Gone),
-            State::Runs | State::Stopping(_) => self.release().map(|()| Halt::Busy),
+            HeldThreadState::Stands => Ok(HaltOutcome::Stopped(self)),
+            HeldThreadState::Over => Ok(HaltOutcome::Gone),
+            HeldThreadState::Runs | HeldThreadState::Stopping(_) => {
+                self.release().map(|()| HaltOutcome::Busy)
+            }
         }
     }
 
     /// Waits until it stops or ends.
-    fn wait(&mut self) -> Result<Stop, SysError> {
+    fn wait(&mut self) -> Result<PtraceStop, SysError> {
         loop {
             if let Some(stop) = self.wait_until(None)? {
                 return Ok(stop);
@@ -232,7 +234,7 @@ impl<'t> Held<'t> {
     }
 
     /// Waits until it stops or ends, or until `end`.
-    fn wait_until(&mut self, end: Option<Instant>) -> Result<Option<Stop>, SysError> {
+    fn wait_until(&mut self, end: Option<Instant>) -> Result<Option<PtraceStop>, SysError> {
         let mut pause = PAUSE;
         for turn in 0_u32.. {
             if let Some(stop) = self.poll()? {
@@ -252,12 +254,12 @@ impl<'t> Held<'t> {
     }
 
     /// Returns its stop or end, if there is one. Does not wait.
-    fn poll(&mut self) -> Result<Option<Stop>, SysError> {
+    fn poll(&mut self) -> Result<Option<PtraceStop>, SysError> {
         match request::poll_any_stop() {
             Ok(Some((tid, stop))) => Ok(Some(self.take(tid, stop))),
             // Its parent, in this process, reaped it first, or the exec of another thread has replaced it.
             Err(error) if error.errno() == Some(libc::ECHILD) => {
-                Ok(Some(self.take(self.tid, Stop::Exited(0))))
+                Ok(Some(self.take(self.tid, PtraceStop::Exited(0))))
             }
             Err(error) => Err(error),
             Ok(None) => {
@@ -268,20 +270,20 @@ impl<'t> Held<'t> {
     }
 
     /// Records what was reported.
-    fn take(&mut self, tid: i32, stop: Stop) -> Stop {
+    fn take(&mut self, tid: i32, stop: PtraceStop) -> PtraceStop {
         self.tid = tid;
         self.tracer.is_spent |= stop.is_end();
         self.state = match stop {
-            stop if stop.is_end() => State::Over,
-            Stop::Signal(signal) => State::Stopping(signal),
-            Stop::Group(_) => State::Stopping(0),
-            _ => State::Stands,
+            stop if stop.is_end() => HeldThreadState::Over,
+            PtraceStop::Signal(signal) => HeldThreadState::Stopping(signal),
+            PtraceStop::Group(_) => HeldThreadState::Stopping(0),
+            _ => HeldThreadState::Stands,
         };
         stop
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldThread<'_> {
     fn drop(&mut self) {
         // If the kernel refuses, it releases the thread by itself when this tracer thread ends.
         let _refused = self.let_go();

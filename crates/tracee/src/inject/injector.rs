@@ -1,11 +1,14 @@
-//! [`Injector`]: tries the threads of a process until the call is made.
+//! [`CallInjector`]: tries the threads of a process until the call is made.
 
-use super::call::{Call, make};
-use super::held::{Halt, Tracer};
+use super::call::{InjectedCall, make};
+use super::held::{HaltOutcome, ThreadTracer};
 use super::interrupted::is_native;
-use super::running::Looks;
-use super::subject::{Subject, has_pending};
-use super::{Advised, InjectError, Method, Owner, Process, Refusal, threads};
+use super::running::RunnableHistory;
+use super::subject::{InjectableProcess, has_pending};
+use super::{
+    AcceptedAdvice, InjectError, InjectMethod, InjectRefusal, ProcessIdentity, ProcessOwner,
+    threads,
+};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use std::collections::HashMap;
@@ -23,16 +26,16 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Injects calls into processes of one owner. A separate thread makes each injection, and lives until all
 /// that it seized is released or has ended. The caller only waits for the answer.
 #[derive(Debug)]
-pub struct Injector {
-    owner: Owner,
+pub struct CallInjector {
+    owner: ProcessOwner,
     /// Threads that have not answered in time, by the process that they work on.
     late: HashMap<i32, JoinHandle<()>>,
 }
 
-impl Injector {
+impl CallInjector {
     /// For processes of `owner`.
     #[must_use]
-    pub fn new(owner: Owner) -> Self {
+    pub fn new(owner: ProcessOwner) -> Self {
         Self { owner, late: HashMap::new() }
     }
 
@@ -42,12 +45,12 @@ impl Injector {
     /// See [`InjectError`]; the process goes on unharmed in every case.
     pub fn advise_huge(
         &mut self,
-        process: Process,
+        process: ProcessIdentity,
         start: u64,
         len: u64,
-    ) -> Result<Advised, InjectError> {
+    ) -> Result<AcceptedAdvice, InjectError> {
         let args = [start, len, libc::MADV_HUGEPAGE as u64, 0];
-        let call = Call { name: "madvise", number: libc::SYS_madvise, args };
+        let call = InjectedCall { name: "madvise", number: libc::SYS_madvise, args };
         let pid = process.pid;
         let (result, advised) = self.inject(process, call).map_err(|error| match error {
             // The error from an ending process depends on how far its exit has come.
@@ -61,51 +64,51 @@ impl Injector {
         Ok(advised)
     }
 
-    fn inject(&mut self, process: Process, call: Call) -> Answer {
+    fn inject(&mut self, process: ProcessIdentity, call: InjectedCall) -> Answer {
         self.late.retain(|_, thread| !thread.is_finished());
         if self.late.contains_key(&process.pid) {
-            return Err(Refusal::Busy.into());
+            return Err(InjectRefusal::Busy.into());
         }
         let (tell, told) = mpsc::sync_channel(1);
-        let errand = Errand { owner: self.owner, process, call, tell };
-        let thread = Tracer::start(move |tracer| errand.run(tracer))?;
+        let errand = InjectionTask { owner: self.owner, process, call, tell };
+        let thread = ThreadTracer::start(move |tracer| errand.run(tracer))?;
         match told.recv_timeout(PATIENCE) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
                 self.late.insert(process.pid, thread);
-                Err(Refusal::Busy.into())
+                Err(InjectRefusal::Busy.into())
             }
             Err(RecvTimeoutError::Disconnected) => Err(InjectError::Unseen),
         }
     }
 }
 
-type Answer = Result<(i64, Advised), InjectError>;
+type Answer = Result<(i64, AcceptedAdvice), InjectError>;
 
 /// One injection.
-struct Errand {
-    owner: Owner,
-    process: Process,
-    call: Call,
+struct InjectionTask {
+    owner: ProcessOwner,
+    process: ProcessIdentity,
+    call: InjectedCall,
     /// Only the first answer is received.
     tell: SyncSender<Answer>,
 }
 
-impl Errand {
-    fn run(&self, tracer: &mut Tracer) {
+impl InjectionTask {
+    fn run(&self, tracer: &mut ThreadTracer) {
         let answer = self.inject(tracer);
         // If the answer comes late, the receiver may be gone.
         let _unheard = self.tell.try_send(answer);
     }
 
-    fn inject(&self, tracer: &mut Tracer) -> Answer {
-        let mut last = InjectError::Refused(Refusal::Busy);
-        let mut looks = Looks::default();
+    fn inject(&self, tracer: &mut ThreadTracer) -> Answer {
+        let mut last = InjectError::Refused(InjectRefusal::Busy);
+        let mut looks = RunnableHistory::default();
         for round in 0..ROUNDS {
             if round > 0 {
                 thread::sleep(PAUSE);
             }
-            let subject = Subject::inspect(self.process)?;
+            let subject = InjectableProcess::inspect(self.process)?;
             let planned = threads::plan(&subject, self.owner, &mut looks)?;
             let mut lasting = !planned.is_empty();
             for (tid, method) in planned {
@@ -124,22 +127,28 @@ impl Errand {
         Err(last)
     }
 
-    fn attempt(&self, tracer: &mut Tracer, subject: &Subject, tid: i32, method: Method) -> Answer {
+    fn attempt(
+        &self,
+        tracer: &mut ThreadTracer,
+        subject: &InjectableProcess,
+        tid: i32,
+        method: InjectMethod,
+    ) -> Answer {
         let begin = Instant::now();
         let halted = tracer.halt(tid).map_err(|error| refused_by_tracer(tid, error))?;
         let mut thread = match halted {
-            Halt::Stopped(thread) => thread,
-            Halt::Busy => return Err(Refusal::Busy.into()),
-            Halt::Gone => return Err(InjectError::Gone),
-            Halt::Owed(thread) => {
-                let _unheard = self.tell.try_send(Err(Refusal::Busy.into()));
+            HaltOutcome::Stopped(thread) => thread,
+            HaltOutcome::Busy => return Err(InjectRefusal::Busy.into()),
+            HaltOutcome::Gone => return Err(InjectError::Gone),
+            HaltOutcome::Owed(thread) => {
+                let _unheard = self.tell.try_send(Err(InjectRefusal::Busy.into()));
                 drop(thread);
                 return Err(InjectError::Gone);
             }
         };
         let regs = thread.regs()?;
         if !is_native(tid, &regs) {
-            return Err(Refusal::ThirtyTwoBit.into());
+            return Err(InjectRefusal::ThirtyTwoBit.into());
         }
         let now = status::read(tid)?;
         // A held thread keeps its number: from here on it cannot be reused.
@@ -148,12 +157,12 @@ impl Errand {
             return Err(InjectError::Gone);
         }
         if has_pending(&now) {
-            return Err(Refusal::Busy.into());
+            return Err(InjectRefusal::Busy.into());
         }
         let outcome = make(self.owner, subject, &mut thread, &regs, (method, self.call));
         thread.release()?;
         let (result, method) = outcome?;
-        Ok((result, Advised { stop_ns: begin.elapsed().into(), method }))
+        Ok((result, AcceptedAdvice { stop_ns: begin.elapsed().into(), method }))
     }
 }
 
@@ -161,7 +170,7 @@ impl Errand {
 fn refused_by_tracer(tid: i32, error: SysError) -> InjectError {
     let tracer = || status::read(tid).ok()?.tracer_pid.filter(|&pid| pid != 0);
     match tracer().filter(|_| error.errno() == Some(libc::EPERM)) {
-        Some(tracer) => Refusal::Traced(tracer).into(),
+        Some(tracer) => InjectRefusal::Traced(tracer).into(),
         None => error.into(),
     }
 }
@@ -179,9 +188,9 @@ mod tests {
     #[test]
     fn a_number_that_another_process_has_by_now_is_left_alone() {
         let (mut child, pid) = waiting::cat();
-        let now = Process::find(pid).unwrap();
-        let before = Process { start_ticks: now.start_ticks - 1, ..now };
-        let mut injector = Injector::new(Owner::Ours);
+        let now = ProcessIdentity::find(pid).unwrap();
+        let before = ProcessIdentity { start_ticks: now.start_ticks - 1, ..now };
+        let mut injector = CallInjector::new(ProcessOwner::Ours);
         let refused = injector.advise_huge(before, 0, 1 << 21).unwrap_err();
         assert!(matches!(refused, InjectError::Gone), "{refused}");
         drop(child.stdin.take());

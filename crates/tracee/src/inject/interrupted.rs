@@ -5,7 +5,7 @@
 //! kernel does (PTRACE_GET_SYSCALL_INFO, Linux 5.3). Such a call has other numbers, and the kernel continues
 //! it by another `restart_syscall`. A thread in such a call is released unchanged.
 
-use super::restart::{Sleep, is_plain_eintr, resume};
+use super::restart::{RestartMode, is_plain_eintr, resume};
 use super::subject::has_pending_signal;
 use crate::ptrace::{Regs, request};
 use crate::seccomp::ARCHITECTURE;
@@ -37,7 +37,7 @@ pub(super) fn is_native(tid: i32, regs: &Regs) -> bool {
 pub fn reissue(tid: i32) -> Result<(), SysError> {
     let regs = request::get_regs(tid)?;
     if is_plain_eintr(&regs) && is_native(tid, &regs) && !has_pending_signal(tid)? {
-        request::set_regs(tid, &resume(&regs, Sleep::Continue))?;
+        request::set_regs(tid, &resume(&regs, RestartMode::Continue))?;
     }
     Ok(())
 }

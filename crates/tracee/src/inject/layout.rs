@@ -46,7 +46,7 @@ pub(super) fn name(mapping: &Mapping) -> Cow<'_, str> {
 
 /// Where a call can be made and returned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sites {
+pub(super) struct CallSites {
     /// A `syscall` instruction followed by `ret`.
     pub(super) call: u64,
     /// A signal restorer, if one was found.
@@ -59,20 +59,21 @@ const RESTORERS: [&[u8]; 2] =
 
 /// The places in process `pid`; `None` if it has no `syscall; ret` anywhere.
 #[must_use]
-pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
-    let call = candidates(maps).into_iter().find_map(|m| find(pid, m, Wanted::Call))?;
+pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<CallSites> {
+    let call = candidates(maps).into_iter().find_map(|m| find(pid, m, CallSiteKind::Call))?;
     let restorer = candidates(maps)
         .into_iter()
         .filter(|m| name(m) != "[vdso]")
-        .find_map(|m| find(pid, m, Wanted::Restorer));
-    Some(Sites { call, restorer })
+        .find_map(|m| find(pid, m, CallSiteKind::Restorer));
+    Some(CallSites { call, restorer })
 }
 
 /// True if both places still hold the bytes that were found there.
 #[must_use]
-pub(super) fn still_there(pid: i32, sites: Sites) -> bool {
-    let holds = |at: u64, wanted: Wanted| wanted.bytes().iter().any(|b| begins(pid, at, b));
-    holds(sites.call, Wanted::Call) && sites.restorer.is_none_or(|at| holds(at, Wanted::Restorer))
+pub(super) fn still_there(pid: i32, sites: CallSites) -> bool {
+    let holds = |at: u64, wanted: CallSiteKind| wanted.bytes().iter().any(|b| begins(pid, at, b));
+    holds(sites.call, CallSiteKind::Call)
+        && sites.restorer.is_none_or(|at| holds(at, CallSiteKind::Restorer))
 }
 
 fn begins(pid: i32, address: u64, want: &[u8]) -> bool {
@@ -96,12 +97,12 @@ fn candidates(maps: &[Mapping]) -> Vec<&Mapping> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Wanted {
+enum CallSiteKind {
     Call,
     Restorer,
 }
 
-impl Wanted {
+impl CallSiteKind {
     const fn bytes(self) -> &'static [&'static [u8]] {
         match self {
             Self::Call => &[CALL],
@@ -111,17 +112,17 @@ impl Wanted {
 }
 
 /// File, offset of the mapping, length, and what was searched for.
-type Key = (String, u64, u64, Wanted);
+type Key = (String, u64, u64, CallSiteKind);
 
 /// Offsets from the start of a mapping, by file and purpose; `None` if nothing was found.
 static FOUND: LazyLock<Mutex<HashMap<Key, Option<u64>>>> = LazyLock::new(Mutex::default);
 
-fn key(mapping: &Mapping, wanted: Wanted) -> Key {
+fn key(mapping: &Mapping, wanted: CallSiteKind) -> Key {
     let file = format!("{:?} {} {}", mapping.device, mapping.inode, name(mapping));
     (file, mapping.offset, mapping.end - mapping.start, wanted)
 }
 
-fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
+fn find(pid: i32, mapping: &Mapping, wanted: CallSiteKind) -> Option<u64> {
     let key = key(mapping, wanted);
     let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
     let holds = |offset: &Option<u64>| {
@@ -145,7 +146,7 @@ fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
 const STEP: usize = 1 << 20;
 const OVERLAP: usize = 16;
 
-fn search(pid: i32, mapping: &Mapping, wanted: Wanted) -> Result<Option<u64>, SysError> {
+fn search(pid: i32, mapping: &Mapping, wanted: CallSiteKind) -> Result<Option<u64>, SysError> {
     let mut buffer = vec![0; STEP];
     let mut at = mapping.start;
     while at < mapping.end {
@@ -193,7 +194,7 @@ mod tests {
         let maps = pagewise_kernel::proc::maps::read(pid).unwrap();
         let sites = sites(pid, &maps).unwrap();
         assert!(sites.restorer.is_some() && still_there(pid, sites));
-        assert!(!still_there(pid, Sites { call: sites.call + 1, ..sites }));
+        assert!(!still_there(pid, CallSites { call: sites.call + 1, ..sites }));
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
         let maps = pagewise_kernel::proc::maps::read(pid).unwrap();
         let before = sites(pid, &maps).unwrap();
         let code = maps.iter().find(|m| m.contains(before.call)).unwrap();
-        let (key, stale) = (key(code, Wanted::Call), Some(before.call - code.start + 1));
+        let (key, stale) = (key(code, CallSiteKind::Call), Some(before.call - code.start + 1));
         FOUND.lock().unwrap().insert(key, stale);
         assert_eq!(sites(pid, &maps).unwrap().call, before.call);
     }

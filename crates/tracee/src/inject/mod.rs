@@ -23,7 +23,7 @@
 //! the result of the exec would overwrite the first injected call.
 //!
 //! A held thread is always released, or its end is waited for ([`held`]). A process is identified by its
-//! number and its start time ([`Process`]). Both are compared while one of its threads is held, so a reused
+//! number and its start time ([`ProcessIdentity`]). Both are compared while one of its threads is held, so a reused
 //! number is never mistaken for it.
 //!
 //! Not seen: a program that relies on a signal to interrupt a blocking call without a signal mask (`alarm`
@@ -44,10 +44,10 @@ mod running;
 mod subject;
 mod threads;
 
-pub(crate) use call::{Call, call_regs};
-pub use error::{InjectError, Refusal};
-pub use held::{Halt, Held, Tracer};
-pub use injector::Injector;
+pub(crate) use call::{InjectedCall, call_regs};
+pub use error::{InjectError, InjectRefusal};
+pub use held::{HaltOutcome, HeldThread, ThreadTracer};
+pub use injector::CallInjector;
 pub use interrupted::reissue;
 
 use pagewise_kernel::error::SysError;
@@ -56,12 +56,12 @@ use pagewise_model::Nanos;
 
 /// A process; never mistaken for a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessIdentity {
     pid: i32,
     start_ticks: u64,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// The process that has this number now.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Process {
 
 /// Who owns the process: decides what the end of this process may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum ProcessOwner {
     /// Started by pagewise: may be killed together with it.
     Ours,
     /// Started by others: must survive the end of pagewise in any case.
@@ -87,7 +87,7 @@ pub enum Owner {
 
 /// How the call was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Method {
+pub enum InjectMethod {
     /// By a signal frame: safe even if the tracer dies.
     Frame,
     /// By setting and restoring registers: the target is killed if the tracer dies.
@@ -96,8 +96,8 @@ pub enum Method {
 
 /// A huge-page advice that the kernel accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Advised {
+pub struct AcceptedAdvice {
     /// Time from the stop of the thread to its release.
     pub stop_ns: Nanos,
-    pub method: Method,
+    pub method: InjectMethod,
 }

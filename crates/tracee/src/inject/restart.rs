@@ -29,7 +29,7 @@ const EXTENDED_ARGUMENTS: u64 = 8;
 
 /// What to do with a call that continues by the kernel's restart block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sleep {
+pub(super) enum RestartMode {
     /// Issue the call from its start: the restart block does not survive a signal frame.
     Anew,
     /// Continue it by `restart_syscall(2)`: the restart block is left alone.
@@ -38,7 +38,7 @@ pub(super) enum Sleep {
 
 /// The registers to continue with; unchanged unless the thread is in an interrupted call.
 #[must_use]
-pub(super) fn resume(regs: &Regs, sleep: Sleep) -> Regs {
+pub(super) fn resume(regs: &Regs, sleep: RestartMode) -> Regs {
     let mut next = *regs;
     next.orig_rax = u64::MAX;
     if (regs.orig_rax as i64) < 0 {
@@ -48,8 +48,8 @@ pub(super) fn resume(regs: &Regs, sleep: Sleep) -> Regs {
         ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => regs.orig_rax,
         EINTR if is_plain_eintr(regs) => regs.orig_rax,
         ERESTART_RESTARTBLOCK => match sleep {
-            Sleep::Anew => regs.orig_rax,
-            Sleep::Continue => RESTART_SYSCALL as u64,
+            RestartMode::Anew => regs.orig_rax,
+            RestartMode::Continue => RESTART_SYSCALL as u64,
         },
         _ => return next,
     };
@@ -67,7 +67,7 @@ pub(super) fn is_plain_eintr(regs: &Regs) -> bool {
 
 /// Effect of an interruption on a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(super) enum InterruptHarm {
     /// No effect: it is issued again and continues to wait.
     None,
     /// No effect while the kernel continues its timeout; late if it is issued anew.
@@ -79,45 +79,51 @@ pub(super) enum Harm {
 /// Effect of an interruption on call `number` with these arguments. Does not consider socket timeouts: see
 /// [`descriptors`].
 #[must_use]
-pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
+pub(super) fn harm(number: i64, args: [u64; 6]) -> InterruptHarm {
     // A null pointer as a timeout means to wait for ever.
-    let if_timed = |timed: bool, harm| if timed { harm } else { Harm::None };
+    let if_timed = |timed: bool, harm| if timed { harm } else { InterruptHarm::None };
     match number {
-        libc::SYS_nanosleep | RESTART_SYSCALL => Harm::LateAnew,
+        libc::SYS_nanosleep | RESTART_SYSCALL => InterruptHarm::LateAnew,
         libc::SYS_clock_nanosleep => {
-            if_timed(args[1] & libc::TIMER_ABSTIME as u64 == 0, Harm::LateAnew)
+            if_timed(args[1] & libc::TIMER_ABSTIME as u64 == 0, InterruptHarm::LateAnew)
         }
-        libc::SYS_poll => if_timed(args[2] as i32 >= 0, Harm::LateAnew),
+        libc::SYS_poll => if_timed(args[2] as i32 >= 0, InterruptHarm::LateAnew),
         libc::SYS_futex => {
             let waits = args[1] as i32 & libc::FUTEX_CMD_MASK == libc::FUTEX_WAIT;
-            if_timed(waits && args[3] != 0, Harm::LateAnew)
+            if_timed(waits && args[3] != 0, InterruptHarm::LateAnew)
         }
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => if_timed(args[3] as i32 >= 0, Harm::Wrong),
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => if_timed(args[3] != 0, Harm::Wrong),
-        libc::SYS_rt_sigtimedwait => if_timed(args[2] != 0, Harm::Wrong),
-        libc::SYS_io_getevents | IO_PGETEVENTS => if_timed(args[4] != 0, Harm::Wrong),
-        libc::SYS_recvmmsg => if_timed(args[4] != 0, Harm::Wrong),
-        libc::SYS_io_uring_enter => if_timed(args[3] & EXTENDED_ARGUMENTS != 0, Harm::Wrong),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => {
+            if_timed(args[3] as i32 >= 0, InterruptHarm::Wrong)
+        }
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => {
+            if_timed(args[3] != 0, InterruptHarm::Wrong)
+        }
+        libc::SYS_rt_sigtimedwait => if_timed(args[2] != 0, InterruptHarm::Wrong),
+        libc::SYS_io_getevents | IO_PGETEVENTS => if_timed(args[4] != 0, InterruptHarm::Wrong),
+        libc::SYS_recvmmsg => if_timed(args[4] != 0, InterruptHarm::Wrong),
+        libc::SYS_io_uring_enter => {
+            if_timed(args[3] & EXTENDED_ARGUMENTS != 0, InterruptHarm::Wrong)
+        }
         // These write the remaining time to their timeout: the time of the stop would be added.
-        libc::SYS_select | libc::SYS_pselect6 => if_timed(args[4] != 0, Harm::Wrong),
-        libc::SYS_ppoll => if_timed(args[2] != 0, Harm::Wrong),
-        libc::SYS_close | libc::SYS_connect | libc::SYS_ioctl => Harm::Wrong,
-        _ => Harm::None,
+        libc::SYS_select | libc::SYS_pselect6 => if_timed(args[4] != 0, InterruptHarm::Wrong),
+        libc::SYS_ppoll => if_timed(args[2] != 0, InterruptHarm::Wrong),
+        libc::SYS_close | libc::SYS_connect | libc::SYS_ioctl => InterruptHarm::Wrong,
+        _ => InterruptHarm::None,
     }
 }
 
 /// Harm that the interruption did to the current call of a stopped thread, as far as it can be repaired.
-/// [`Harm::LateAnew`] is repaired by letting the kernel continue the call, anything else by issuing it again.
+/// [`InterruptHarm::LateAnew`] is repaired by letting the kernel continue the call, anything else by issuing it again.
 #[must_use]
-pub(super) fn harm_done(regs: &Regs) -> Harm {
+pub(super) fn harm_done(regs: &Regs) -> InterruptHarm {
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
     match regs.rax as i64 {
         // The thread is returning to a sleep that was interrupted before, or has this number by chance. A
         // signal frame would end the sleep with EINTR.
-        RESTART_SYSCALL => Harm::LateAnew,
-        _ if (regs.orig_rax as i64) < 0 => Harm::None,
+        RESTART_SYSCALL => InterruptHarm::LateAnew,
+        _ if (regs.orig_rax as i64) < 0 => InterruptHarm::None,
         ERESTART_RESTARTBLOCK => harm(regs.orig_rax as i64, args),
-        _ => Harm::None,
+        _ => InterruptHarm::None,
     }
 }
 
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn interrupted_calls_are_issued_again() {
         for ax in [EINTR, ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND] {
-            let next = resume(&regs(libc::SYS_read, ax), Sleep::Anew);
+            let next = resume(&regs(libc::SYS_read, ax), RestartMode::Anew);
             assert_eq!((next.rip, next.rax), (0xffe, libc::SYS_read as u64));
             assert_eq!(next.orig_rax, u64::MAX);
         }
@@ -201,7 +207,7 @@ mod tests {
         for number in [libc::SYS_close, libc::SYS_connect, libc::SYS_ioctl, libc::SYS_dup2] {
             let stopped = regs(number, EINTR);
             assert!(!is_plain_eintr(&stopped));
-            let next = resume(&stopped, Sleep::Anew);
+            let next = resume(&stopped, RestartMode::Anew);
             assert_eq!((next.rip, next.rax as i64), (0x1000, EINTR));
         }
     }
@@ -209,41 +215,41 @@ mod tests {
     #[test]
     fn sleeps_start_anew_or_continue() {
         let asleep = regs(libc::SYS_nanosleep, ERESTART_RESTARTBLOCK);
-        assert_eq!(resume(&asleep, Sleep::Anew).rax, libc::SYS_nanosleep as u64);
-        assert_eq!(resume(&asleep, Sleep::Continue).rax, RESTART_SYSCALL as u64);
-        assert_eq!(harm_done(&asleep), Harm::LateAnew);
+        assert_eq!(resume(&asleep, RestartMode::Anew).rax, libc::SYS_nanosleep as u64);
+        assert_eq!(resume(&asleep, RestartMode::Continue).rax, RESTART_SYSCALL as u64);
+        assert_eq!(harm_done(&asleep), InterruptHarm::LateAnew);
         let again = regs(RESTART_SYSCALL, ERESTART_RESTARTBLOCK);
-        assert_eq!(harm_done(&again), Harm::LateAnew);
+        assert_eq!(harm_done(&again), InterruptHarm::LateAnew);
         for orig in [-1, libc::SYS_nanosleep] {
             let on_its_way_back = regs(orig, RESTART_SYSCALL);
-            assert_eq!(harm_done(&on_its_way_back), Harm::LateAnew);
-            assert_eq!(resume(&on_its_way_back, Sleep::Continue).rip, 0x1000);
+            assert_eq!(harm_done(&on_its_way_back), InterruptHarm::LateAnew);
+            assert_eq!(resume(&on_its_way_back, RestartMode::Continue).rip, 0x1000);
         }
     }
 
     #[test]
     fn waits_without_a_timeout_take_no_harm() {
         let forever = u64::MAX;
-        assert_eq!(harm(libc::SYS_poll, [0, 0, forever, 0, 0, 0]), Harm::None);
-        assert_eq!(harm(libc::SYS_poll, [0, 0, 1000, 0, 0, 0]), Harm::LateAnew);
-        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, forever, 0, 0]), Harm::None);
-        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, 1000, 0, 0]), Harm::Wrong);
+        assert_eq!(harm(libc::SYS_poll, [0, 0, forever, 0, 0, 0]), InterruptHarm::None);
+        assert_eq!(harm(libc::SYS_poll, [0, 0, 1000, 0, 0, 0]), InterruptHarm::LateAnew);
+        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, forever, 0, 0]), InterruptHarm::None);
+        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, 1000, 0, 0]), InterruptHarm::Wrong);
         let private = libc::FUTEX_PRIVATE_FLAG as u64;
-        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 0, 0, 0]), Harm::None);
-        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 8, 0, 0]), Harm::LateAnew);
-        assert_eq!(harm(libc::SYS_clock_nanosleep, [0, 1, 8, 0, 0, 0]), Harm::None);
-        assert_eq!(harm(libc::SYS_close, [3, 0, 0, 0, 0, 0]), Harm::Wrong);
-        assert_eq!(harm_done(&regs(libc::SYS_recvfrom, ERESTARTSYS)), Harm::None);
+        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 0, 0, 0]), InterruptHarm::None);
+        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 8, 0, 0]), InterruptHarm::LateAnew);
+        assert_eq!(harm(libc::SYS_clock_nanosleep, [0, 1, 8, 0, 0, 0]), InterruptHarm::None);
+        assert_eq!(harm(libc::SYS_close, [3, 0, 0, 0, 0, 0]), InterruptHarm::Wrong);
+        assert_eq!(harm_done(&regs(libc::SYS_recvfrom, ERESTARTSYS)), InterruptHarm::None);
     }
 
     #[test]
     fn what_would_be_late_is_not_stopped() {
-        let wrong = |number, args| assert_eq!(harm(number, args), Harm::Wrong, "{number}");
+        let wrong = |number, args| assert_eq!(harm(number, args), InterruptHarm::Wrong, "{number}");
         wrong(libc::SYS_select, [0, 0, 0, 0, 8, 0]);
         wrong(libc::SYS_ppoll, [0, 0, 8, 0, 0, 0]);
         wrong(libc::SYS_recvmmsg, [3, 0, 1, 0, 8, 0]);
         wrong(libc::SYS_io_uring_enter, [3, 0, 1, 1 | EXTENDED_ARGUMENTS, 8, 0]);
-        assert_eq!(harm(libc::SYS_select, [0; 6]), Harm::None);
+        assert_eq!(harm(libc::SYS_select, [0; 6]), InterruptHarm::None);
         assert_eq!(descriptors(libc::SYS_recvfrom, [7, 0, 1, 0, 0, 0]), [7]);
         assert_eq!(descriptors(libc::SYS_splice, [5, 0, 6, 0, 1, 0]), [5, 6]);
         assert!(descriptors(libc::SYS_nanosleep, [7, 0, 0, 0, 0, 0]).is_empty());
@@ -252,7 +258,7 @@ mod tests {
     #[test]
     fn user_code_and_finished_calls_are_left_alone() {
         for (orig, ax) in [(-1, EINTR), (-1, 5), (libc::SYS_read, 5), (libc::SYS_read, -9)] {
-            let next = resume(&regs(orig, ax), Sleep::Anew);
+            let next = resume(&regs(orig, ax), RestartMode::Anew);
             assert_eq!((next.rip, next.rax as i64), (0x1000, ax));
         }
         assert!(is_plain_eintr(&regs(libc::SYS_epoll_wait, EINTR)));

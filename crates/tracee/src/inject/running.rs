@@ -15,16 +15,16 @@ use std::collections::HashMap;
 
 /// How often a thread has given up its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Switches {
+struct ContextSwitches {
     voluntary: u64,
     involuntary: u64,
 }
 
 /// What earlier looks saw of runnable threads.
 #[derive(Debug, Default)]
-pub(super) struct Looks(HashMap<i32, Switches>);
+pub(super) struct RunnableHistory(HashMap<i32, ContextSwitches>);
 
-impl Looks {
+impl RunnableHistory {
     /// True if runnable thread `tid` runs its own code. False if that is not known yet; another look a moment
     /// later may show it.
     pub(super) fn runs_its_own_code(&mut self, tid: i32) -> bool {
@@ -36,11 +36,11 @@ impl Looks {
     }
 }
 
-const fn is_on_cpu(arrivals: u64, now: Switches) -> bool {
+const fn is_on_cpu(arrivals: u64, now: ContextSwitches) -> bool {
     arrivals > now.voluntary + now.involuntary
 }
 
-const fn was_preempted(before: Switches, now: Switches) -> bool {
+const fn was_preempted(before: ContextSwitches, now: ContextSwitches) -> bool {
     now.voluntary == before.voluntary && now.involuntary > before.involuntary
 }
 
@@ -49,10 +49,10 @@ fn arrivals(tid: i32) -> Option<u64> {
     schedstat::read(tid).map(|stat| stat.turns).filter(|&count| count > 0)
 }
 
-fn switches(tid: i32) -> Option<Switches> {
+fn switches(tid: i32) -> Option<ContextSwitches> {
     let status = status::read(tid).ok()?;
     let (voluntary, involuntary) = status.voluntary_switches.zip(status.involuntary_switches)?;
-    Some(Switches { voluntary, involuntary })
+    Some(ContextSwitches { voluntary, involuntary })
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_thread_on_a_cpu_is_told_from_one_that_was_woken() {
-        let counts = |voluntary, involuntary| Switches { voluntary, involuntary };
+        let counts = |voluntary, involuntary| ContextSwitches { voluntary, involuntary };
         assert!(is_on_cpu(6, counts(3, 2)));
         assert!(!is_on_cpu(5, counts(3, 2)), "asleep, woken or preempted");
         assert!(was_preempted(counts(3, 2), counts(3, 4)));
@@ -80,7 +80,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        let (tid, mut looks) = (told.recv().unwrap(), Looks::default());
+        let (tid, mut looks) = (told.recv().unwrap(), RunnableHistory::default());
         let begin = std::time::Instant::now();
         while !looks.runs_its_own_code(tid) {
             assert!(begin.elapsed().as_secs() < 30, "it is never seen to run");

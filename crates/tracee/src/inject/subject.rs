@@ -6,13 +6,13 @@
 //! for a signal frame, and their programs handle signals on another stack. For the same reason, Go threads
 //! other than the main one are left alone.
 
-use super::layout::{self, Sites};
-use super::{InjectError, Process, Refusal};
+use super::layout::{self, CallSites};
+use super::{InjectError, InjectRefusal, ProcessIdentity};
 use crate::elf;
 use crate::ptrace::{read_memory, read_u64, request};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::{self, Mapping};
-use pagewise_kernel::proc::status::{self, Status};
+use pagewise_kernel::proc::status::{self, ProcessStatus};
 use pagewise_model::look::Allocator;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -22,17 +22,17 @@ pub(super) const MARK: [u8; 16] = *b"pagewise frame\0\0";
 
 /// A process that calls can be injected into.
 #[derive(Debug)]
-pub(super) struct Subject {
-    pub(super) process: Process,
+pub(super) struct InjectableProcess {
+    pub(super) process: ProcessIdentity,
     /// Where to call and where to return.
-    pub(super) sites: Sites,
+    pub(super) sites: CallSites,
     /// Its mappings as they were before the stop.
     pub(super) maps: Vec<Mapping>,
     /// A Go program: only its main thread has a stack with room for a frame.
     pub(super) is_go: bool,
 }
 
-impl Subject {
+impl InjectableProcess {
     pub(super) const fn pid(&self) -> i32 {
         self.process.pid
     }
@@ -41,18 +41,18 @@ impl Subject {
     ///
     /// # Errors
     /// [`InjectError::Refused`] with the reason why it cannot be done.
-    pub(super) fn inspect(process: Process) -> Result<Self, InjectError> {
+    pub(super) fn inspect(process: ProcessIdentity) -> Result<Self, InjectError> {
         let pid = process.pid;
         refuse_by_status(&status::read(pid)?, own_filters())?;
         let seen = elf::of_executable_of(pid).ok();
         if seen.is_some_and(|seen| seen.is_32_bit) {
-            return Err(Refusal::ThirtyTwoBit.into());
+            return Err(InjectRefusal::ThirtyTwoBit.into());
         }
         let maps = maps::read(pid)?;
         if seen.is_some_and(|seen| seen.checks_leaks) || maps.iter().any(layout::checks_leaks) {
-            return Err(Refusal::LeakChecker.into());
+            return Err(InjectRefusal::LeakChecker.into());
         }
-        let sites = layout::sites(pid, &maps).ok_or(Refusal::NoCallSite)?;
+        let sites = layout::sites(pid, &maps).ok_or(InjectRefusal::NoCallSite)?;
         let is_go = seen.is_some_and(|seen| seen.allocator == Allocator::Go);
         Ok(Self { process, sites, maps, is_go })
     }
@@ -66,7 +66,7 @@ impl Subject {
     /// whether the place must be marked.
     ///
     /// # Errors
-    /// [`Refusal::NoStack`] when there is no such place.
+    /// [`InjectRefusal::NoStack`] when there is no such place.
     pub(super) fn frame_top(
         &self,
         tid: i32,
@@ -83,25 +83,25 @@ impl Subject {
                     && below.is_some_and(|b| layout::is_guard(b) && b.end == maps[index].start)
                     && has_room(&maps[index])
             });
-            return guarded.map(|_| (sp, false)).ok_or(Refusal::NoStack.into());
+            return guarded.map(|_| (sp, false)).ok_or(InjectRefusal::NoStack.into());
         }
         match own.map(|index| &maps[index]) {
             Some(stack) if layout::name(stack) == "[stack]" && has_room(stack) => Ok((sp, false)),
             Some(_) => self.untouched_top(sp, room),
-            None => Err(Refusal::NoStack.into()),
+            None => Err(InjectRefusal::NoStack.into()),
         }
     }
 
     fn untouched_top(&self, sp: u64, room: u64) -> Result<(u64, bool), InjectError> {
         let page = rustix::param::page_size() as u64;
         let is_stack = |m: &&Mapping| layout::name(m) == "[stack]";
-        let stack = self.maps.iter().find(is_stack).ok_or(Refusal::NoStack)?;
+        let stack = self.maps.iter().find(is_stack).ok_or(InjectRefusal::NoStack)?;
         let top = stack.start + marked_room(room);
         let free = !stack.contains(sp)
             && top < stack.end
             && (untouched(self.pid(), stack.start, top, page)
                 || self.is_cleared_frame(stack.start, top));
-        if free { Ok((top, true)) } else { Err(Refusal::NoStack.into()) }
+        if free { Ok((top, true)) } else { Err(InjectRefusal::NoStack.into()) }
     }
 
     /// True if the mark is followed by zeros only: a frame's place that was used and cleared, and that the
@@ -134,22 +134,22 @@ fn untouched(pid: i32, start: u64, end: u64, page: u64) -> bool {
 
 /// `own_filters` is the number of filters that this process runs under (a container's). A target with the
 /// same number has no filter of its own.
-fn refuse_by_status(status: &Status, own_filters: Option<u32>) -> Result<(), InjectError> {
+fn refuse_by_status(status: &ProcessStatus, own_filters: Option<u32>) -> Result<(), InjectError> {
     if status.vm_size.is_none() {
-        return Err(Refusal::NoMemory.into());
+        return Err(InjectRefusal::NoMemory.into());
     }
     if let Some(tracer) = status.tracer_pid.filter(|&pid| pid != 0) {
-        return Err(Refusal::Traced(tracer).into());
+        return Err(InjectRefusal::Traced(tracer).into());
     }
     if status.shadow_stack {
-        return Err(Refusal::ShadowStack.into());
+        return Err(InjectRefusal::ShadowStack.into());
     }
     match status.seccomp {
         Some(0) | None => Ok(()),
         Some(2) if status.seccomp_filters.is_some() && status.seccomp_filters == own_filters => {
             Ok(())
         }
-        Some(_) => Err(Refusal::Seccomp.into()),
+        Some(_) => Err(InjectRefusal::Seccomp.into()),
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn has_pending_signal(tid: i32) -> Result<bool, SysError> {
 }
 
 /// Like [`has_pending_signal`], from the status of the thread.
-pub(super) const fn has_pending(status: &Status) -> bool {
+pub(super) const fn has_pending(status: &ProcessStatus) -> bool {
     (status.thread_pending | status.process_pending) & !status.blocked != 0
 }
 

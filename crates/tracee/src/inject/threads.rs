@@ -3,21 +3,21 @@
 //! The call that a waiting thread is in is read from `/proc/PID/task/TID/syscall` (proc(5)) while it waits.
 //! If that file is missing or unreadable, the wait counts as harmless.
 
-use super::restart::{Harm, descriptors, harm};
-use super::running::Looks;
-use super::subject::Subject;
-use super::{InjectError, Method, Owner, Refusal};
+use super::restart::{InterruptHarm, descriptors, harm};
+use super::running::RunnableHistory;
+use super::subject::InjectableProcess;
+use super::{InjectError, InjectMethod, InjectRefusal, ProcessOwner};
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::{self, stat};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
 /// A thread at the time of the look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct CandidateThread {
     tid: i32,
     is_running: bool,
     /// Effect of a stop on the call it waits in.
-    harm: Harm,
+    harm: InterruptHarm,
 }
 
 /// Threads and methods to try, best first. Empty if another look may find some.
@@ -25,12 +25,12 @@ struct Seen {
 /// # Errors
 /// When no thread can make the call, and another look would not find one.
 pub(super) fn plan(
-    subject: &Subject,
-    owner: Owner,
-    looks: &mut Looks,
-) -> Result<Vec<(i32, Method)>, InjectError> {
-    if subject.sites.restorer.is_none() && owner == Owner::Other {
-        return Err(Refusal::NoRestorer.into());
+    subject: &InjectableProcess,
+    owner: ProcessOwner,
+    looks: &mut RunnableHistory,
+) -> Result<Vec<(i32, InjectMethod)>, InjectError> {
+    if subject.sites.restorer.is_none() && owner == ProcessOwner::Other {
+        return Err(InjectRefusal::NoRestorer.into());
     }
     let mut seen = look(subject.pid());
     let mut may_follow = false;
@@ -42,49 +42,52 @@ pub(super) fn plan(
     let mut ranked: Vec<Ranked> = seen.iter().flat_map(|one| ranked(subject, owner, one)).collect();
     ranked.sort_unstable();
     if ranked.is_empty() && !may_follow {
-        return Err(Refusal::Waiting.into());
+        return Err(InjectRefusal::Waiting.into());
     }
     Ok(ranked.into_iter().map(|(_, _, tid, method)| (tid, method)).collect())
 }
 
 /// Harm of the attempt, how well the thread suits (lower is better), thread, method.
-type Ranked = (u8, u8, i32, Method);
+type Ranked = (u8, u8, i32, InjectMethod);
 
-fn ranked(subject: &Subject, owner: Owner, one: &Seen) -> Vec<Ranked> {
+fn ranked(subject: &InjectableProcess, owner: ProcessOwner, one: &CandidateThread) -> Vec<Ranked> {
     // The main thread's stack is the safest place for a frame.
     let rank = if one.tid == subject.pid() { 0 } else { 2 - u8::from(one.is_running) };
-    let frame = subject.takes_frame(one.tid).then_some(Method::Frame);
-    let registers = (owner == Owner::Ours).then_some(Method::Registers);
-    let step = |class: u8, method: Option<Method>| method.map(|m| (class, rank, one.tid, m));
+    let frame = subject.takes_frame(one.tid).then_some(InjectMethod::Frame);
+    let registers = (owner == ProcessOwner::Ours).then_some(InjectMethod::Registers);
+    let step = |class: u8, method: Option<InjectMethod>| method.map(|m| (class, rank, one.tid, m));
     let steps = match one.harm {
-        Harm::None => [step(0, frame), step(1, registers)],
-        Harm::LateAnew => [None, step(2, registers)],
-        Harm::Wrong => [None, None],
+        InterruptHarm::None => [step(0, frame), step(1, registers)],
+        InterruptHarm::LateAnew => [None, step(2, registers)],
+        InterruptHarm::Wrong => [None, None],
     };
     steps.into_iter().flatten().collect()
 }
 
 /// The threads that can be stopped now.
-fn look(pid: i32) -> Vec<Seen> {
+fn look(pid: i32) -> Vec<CandidateThread> {
     let threads = proc::tree::threads(pid).unwrap_or_default();
     threads.into_iter().filter_map(|tid| see(pid, tid)).collect()
 }
 
-fn see(pid: i32, tid: i32) -> Option<Seen> {
+fn see(pid: i32, tid: i32) -> Option<CandidateThread> {
     let state = stat::read(tid).ok()?.state;
     if matches!(state, 'Z' | 'X' | 'D' | 'T' | 't') {
         return None;
     }
     let text = proc::read_text(format!("/proc/{tid}/syscall")).unwrap_or_default();
-    let harm = parse_call(&text).map_or(Harm::None, |(number, args)| harm_of(pid, number, args));
+    let harm =
+        parse_call(&text).map_or(InterruptHarm::None, |(number, args)| harm_of(pid, number, args));
     let is_running = if text.is_empty() { state == 'R' } else { text.starts_with("running") };
-    Some(Seen { tid, is_running, harm })
+    Some(CandidateThread { tid, is_running, harm })
 }
 
-fn harm_of(pid: i32, number: i64, args: [u64; 6]) -> Harm {
+fn harm_of(pid: i32, number: i64, args: [u64; 6]) -> InterruptHarm {
     match harm(number, args) {
-        Harm::None if descriptors(number, args).iter().any(|&fd| may_time_out(pid, fd)) => {
-            Harm::Wrong
+        InterruptHarm::None
+            if descriptors(number, args).iter().any(|&fd| may_time_out(pid, fd)) =>
+        {
+            InterruptHarm::Wrong
         }
         other => other,
     }
@@ -119,25 +122,29 @@ fn parse_call(text: &str) -> Option<(i64, [u64; 6])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inject::Process;
-    use crate::inject::layout::Sites;
+    use crate::inject::ProcessIdentity;
+    use crate::inject::layout::CallSites;
 
-    fn subject(restorer: Option<u64>, is_go: bool) -> Subject {
-        Subject {
-            process: Process { pid: 10, start_ticks: 1 },
-            sites: Sites { call: 0, restorer },
+    fn subject(restorer: Option<u64>, is_go: bool) -> InjectableProcess {
+        InjectableProcess {
+            process: ProcessIdentity { pid: 10, start_ticks: 1 },
+            sites: CallSites { call: 0, restorer },
             maps: Vec::new(),
             is_go,
         }
     }
 
-    fn seen(tid: i32, call: Option<i64>) -> Seen {
+    fn seen(tid: i32, call: Option<i64>) -> CandidateThread {
         let args = [0, 0, 1000, 1000, 0, 0];
-        let harm = call.map_or(Harm::None, |number| harm(number, args));
-        Seen { tid, is_running: call.is_none(), harm }
+        let harm = call.map_or(InterruptHarm::None, |number| harm(number, args));
+        CandidateThread { tid, is_running: call.is_none(), harm }
     }
 
-    fn order(subject: &Subject, owner: Owner, seen: &[Seen]) -> Vec<(i32, Method)> {
+    fn order(
+        subject: &InjectableProcess,
+        owner: ProcessOwner,
+        seen: &[CandidateThread],
+    ) -> Vec<(i32, InjectMethod)> {
         let mut all: Vec<Ranked> =
             seen.iter().flat_map(|one| ranked(subject, owner, one)).collect();
         all.sort_unstable();
@@ -147,16 +154,19 @@ mod tests {
     #[test]
     fn a_sleeping_main_thread_comes_after_those_that_run() {
         let threads = [seen(10, Some(libc::SYS_nanosleep)), seen(11, None), seen(12, Some(0))];
-        let frame = |tid| (tid, Method::Frame);
-        let registers = |tid| (tid, Method::Registers);
+        let frame = |tid| (tid, InjectMethod::Frame);
+        let registers = |tid| (tid, InjectMethod::Registers);
         let native = subject(Some(1), false);
-        assert_eq!(order(&native, Owner::Other, &threads), [frame(11), frame(12)]);
+        assert_eq!(order(&native, ProcessOwner::Other, &threads), [frame(11), frame(12)]);
         assert_eq!(
-            order(&native, Owner::Ours, &threads),
+            order(&native, ProcessOwner::Ours, &threads),
             [frame(11), frame(12), registers(11), registers(12), registers(10)]
         );
         let waits = [seen(10, Some(libc::SYS_epoll_wait)), seen(11, Some(libc::SYS_close))];
-        assert!(order(&native, Owner::Ours, &waits).is_empty(), "the timeout would start anew");
+        assert!(
+            order(&native, ProcessOwner::Ours, &waits).is_empty(),
+            "the timeout would start anew"
+        );
     }
 
     #[test]
@@ -166,19 +176,22 @@ mod tests {
         let (timed, endless) = std::os::unix::net::UnixStream::pair().unwrap();
         timed.set_read_timeout(Some(std::time::Duration::from_secs(9))).unwrap();
         let harm = |fd: i32| harm_of(pid, libc::SYS_read, [fd as u64, 0, 1, 0, 0, 0]);
-        assert_eq!(harm(timed.as_raw_fd()), Harm::Wrong);
+        assert_eq!(harm(timed.as_raw_fd()), InterruptHarm::Wrong);
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert_eq!(harm(file.as_raw_fd()), Harm::None);
+        assert_eq!(harm(file.as_raw_fd()), InterruptHarm::None);
         if pidfd::open(pid).and_then(|own| pidfd::get_fd(own, endless.as_raw_fd())).is_ok() {
-            assert_eq!(harm(endless.as_raw_fd()), Harm::None);
+            assert_eq!(harm(endless.as_raw_fd()), InterruptHarm::None);
         }
     }
 
     #[test]
     fn only_the_main_thread_of_a_go_program_takes_a_frame() {
         let threads = [seen(10, Some(0)), seen(11, None)];
-        assert_eq!(order(&subject(Some(1), true), Owner::Other, &threads), [(10, Method::Frame)]);
-        assert!(order(&subject(None, false), Owner::Other, &threads).is_empty());
+        assert_eq!(
+            order(&subject(Some(1), true), ProcessOwner::Other, &threads),
+            [(10, InjectMethod::Frame)]
+        );
+        assert!(order(&subject(None, false), ProcessOwner::Other, &threads).is_empty());
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn deep_modes() -> impl Iterator<Item = i32> {
 }
 
 /// Resolves where calls in the code lead.
-pub(super) struct Calls<'a> {
+pub(super) struct CallResolver<'a> {
     /// The first [`BODY`] bytes of the code at an address.
     pub(super) body: &'a dyn Fn(u64) -> Vec<u8>,
     /// Addresses of the slots that hold the imported function's address.
@@ -55,7 +55,7 @@ pub(super) struct Calls<'a> {
     pub(super) is_go: bool,
 }
 
-impl Calls<'_> {
+impl CallResolver<'_> {
     /// Whether `code`, located at `address`, calls vmsplice by its number.
     pub(super) fn vmsplice(&self, code: &[u8], address: u64) -> bool {
         let number = (libc::SYS_vmsplice as u32).to_le_bytes();
@@ -73,7 +73,9 @@ impl Calls<'_> {
         [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ].into_iter().any(|command| {
             memmem::find_iter(code, &command.to_le_bytes()).any(|at| {
                 targets(code, at + 4, address).any(|target| self.is_import(target))
-                    && is_loaded(code, at, &|to| matches!(to, To::Register(Register::RSI)))
+                    && is_loaded(code, at, &|to| {
+                        matches!(to, ConstantPlace::Register(Register::RSI))
+                    })
             })
         })
     }
@@ -84,29 +86,31 @@ impl Calls<'_> {
             let load = [&[MODE_LOAD][..], &mode.to_le_bytes()].concat();
             memmem::find_iter(code, &load).any(|at| {
                 targets(code, at + load.len(), address).any(|target| self.is_import(target))
-                    && is_loaded(code, at + 1, &|to| matches!(to, To::Register(Register::RSI)))
+                    && is_loaded(code, at + 1, &|to| {
+                        matches!(to, ConstantPlace::Register(Register::RSI))
+                    })
             })
         })
     }
 
     /// Whether the called code makes system calls of any number.
-    fn makes_calls(&self, target: Target) -> bool {
+    fn makes_calls(&self, target: CallTarget) -> bool {
         self.is_import(target)
-            || matches!(target, Target::Code(at) if memmem::find(&(self.body)(at), INSTRUCTION).is_some())
+            || matches!(target, CallTarget::Code(at) if memmem::find(&(self.body)(at), INSTRUCTION).is_some())
     }
 
     /// Whether the called code is the imported function, through its slot or a stub that jumps there.
-    fn is_import(&self, target: Target) -> bool {
+    fn is_import(&self, target: CallTarget) -> bool {
         let slot = match target {
-            Target::Slot(slot) => Some(slot),
-            Target::Code(_) if self.slots.is_empty() => None,
-            Target::Code(address) => {
+            CallTarget::Slot(slot) => Some(slot),
+            CallTarget::Code(_) if self.slots.is_empty() => None,
+            CallTarget::Code(address) => {
                 let body = (self.body)(address);
                 let skipped = if body.starts_with(LANDING) { LANDING.len() } else { 0 };
                 // The jump may have a `bnd` prefix.
                 let skipped = skipped + usize::from(body.get(skipped) == Some(&0xf2));
                 match target_at(&body, skipped, address) {
-                    Some(Target::Slot(slot)) => Some(slot),
+                    Some(CallTarget::Slot(slot)) => Some(slot),
                     _ => None,
                 }
             }
@@ -117,7 +121,7 @@ impl Calls<'_> {
 
 /// Target of a call or a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum CallTarget {
     /// The code at this address.
     Code(u64),
     /// The address that is stored here.
@@ -125,21 +129,21 @@ enum Target {
 }
 
 /// Targets of calls and jumps soon after `end`.
-fn targets(code: &[u8], end: usize, address: u64) -> impl Iterator<Item = Target> {
+fn targets(code: &[u8], end: usize, address: u64) -> impl Iterator<Item = CallTarget> {
     let last = code.len().min(end + NEAR);
     (end..last).filter_map(move |at| target_at(code, at, address))
 }
 
 /// Target of the instruction at `at`, if it is a call or a jump.
-fn target_at(code: &[u8], at: usize, address: u64) -> Option<Target> {
+fn target_at(code: &[u8], at: usize, address: u64) -> Option<CallTarget> {
     let distance = |from: usize| -> Option<u64> {
         let bytes = code.get(from..from + 4)?.try_into().ok()?;
         let next = address.wrapping_add(from as u64 + 4);
         Some(next.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes))))
     };
     match code.get(at..)? {
-        [0xe8 | 0xe9, ..] => distance(at + 1).map(Target::Code),
-        [0xff, 0x15 | 0x25, ..] => distance(at + 2).map(Target::Slot),
+        [0xe8 | 0xe9, ..] => distance(at + 1).map(CallTarget::Code),
+        [0xff, 0x15 | 0x25, ..] => distance(at + 2).map(CallTarget::Slot),
         _ => None,
     }
 }
@@ -153,7 +157,7 @@ fn has_call(code: &[u8], end: usize) -> bool {
 }
 
 /// Where an instruction stores its constant.
-enum To {
+enum ConstantPlace {
     /// In this register, given by its 64-bit name.
     Register(Register),
     /// On the stack, this many bytes above the stack pointer.
@@ -163,12 +167,12 @@ enum To {
 }
 
 /// Whether it becomes the first argument of a Go function, in a register or, before Go 1.17, on the stack.
-fn is_first_of_go(to: &To) -> bool {
-    matches!(to, To::Register(Register::RAX) | To::Stack(0))
+fn is_first_of_go(to: &ConstantPlace) -> bool {
+    matches!(to, ConstantPlace::Register(Register::RAX) | ConstantPlace::Stack(0))
 }
 
 /// Whether the four bytes at `at` are the constant of an instruction that stores it as `wanted` requires.
-fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&To) -> bool) -> bool {
+fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&ConstantPlace) -> bool) -> bool {
     let first = at.saturating_sub(FURTHEST);
     let last = at.saturating_sub(NEAREST).max(first);
     let starts = last - first + 1;
@@ -178,7 +182,7 @@ fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&To) -> bool) -> bool {
 }
 
 /// Where the constant at `at` is stored, if disassembly starts at `start`.
-fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<To> {
+fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<ConstantPlace> {
     let mut decoder = Decoder::new(64, &code[start..code.len().min(at + 16)], DecoderOptions::NONE);
     while decoder.can_decode() && start + decoder.position() < at {
         let begin = start + decoder.position();
@@ -191,14 +195,14 @@ fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<To> {
             continue;
         }
         return match (one.mnemonic(), one.op0_kind()) {
-            (Mnemonic::Push, _) => Some(To::Stack(0)),
+            (Mnemonic::Push, _) => Some(ConstantPlace::Stack(0)),
             (Mnemonic::Mov, OpKind::Register) => {
-                Some(To::Register(one.op0_register().full_register()))
+                Some(ConstantPlace::Register(one.op0_register().full_register()))
             }
             (Mnemonic::Mov, _) if one.memory_base() == Register::RSP => {
-                Some(To::Stack(one.memory_displacement64()))
+                Some(ConstantPlace::Stack(one.memory_displacement64()))
             }
-            (Mnemonic::Mov, _) => Some(To::Memory),
+            (Mnemonic::Mov, _) => Some(ConstantPlace::Memory),
             _ => None,
         };
     }
@@ -212,7 +216,7 @@ mod tests {
     /// Result for `code` at 0x1000, if the called code has the body `called`.
     fn lends(code: &[u8], called: &[u8], slots: &[u64], is_go: bool) -> bool {
         let body = |_| called.to_vec();
-        Calls { body: &body, slots, is_go }.vmsplice(code, 0x1000)
+        CallResolver { body: &body, slots, is_go }.vmsplice(code, 0x1000)
     }
 
     const NUMBER: [u8; 4] = [0x16, 1, 0, 0];
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn capacities_asked_through_the_import() {
         let asks = |code: &[u8]| {
-            Calls { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
+            CallResolver { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
                 .capacity(code, 0x1000)
         };
         assert!(asks(&[0xbe, 0x08, 4, 0, 0, 0xff, 0x15, 0, 1, 0, 0]));
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn libraries_opened_deep() {
         let opens = |code: &[u8]| {
-            Calls { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
+            CallResolver { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
                 .opens_deep(code, 0x1000)
         };
         let call = [0xff, 0x15, 0, 1, 0, 0];
@@ -294,7 +298,7 @@ mod tests {
             let at = at % (code.len() + 1);
             code.splice(at..at, NUMBER);
             let _ = lends(&code, &called, &[1], true);
-            let calls = Calls { body: &|_| called.clone(), slots: &[1], is_go: false };
+            let calls = CallResolver { body: &|_| called.clone(), slots: &[1], is_go: false };
             let _ = calls.capacity(&code, u64::MAX);
             let _ = calls.opens_deep(&code, u64::MAX);
         }

@@ -4,7 +4,7 @@
 //! `unix.Vmsplice` in Go. `code_ARCHITECTURE` recognises code that makes the call by number. A library that
 //! *defines* vmsplice is the C library, which never lends pages by itself: its callers contain the name.
 
-use super::{Why, code};
+use super::{LendingReason, code};
 use memchr::memmem;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, SHT_DYNSYM, SHT_RELA};
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -15,9 +15,9 @@ use std::os::unix::fs::FileExt;
 
 /// Result of examining a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct LenderFinding {
     /// Why it may lend pages; `None` if it cannot.
-    pub(super) why: Option<Why>,
+    pub(super) why: Option<LendingReason>,
     /// It is a program that needs a loader.
     pub(super) has_interpreter: bool,
 }
@@ -33,7 +33,7 @@ const NAME: &[u8] = b"msplice";
 
 /// A part of a file that is mapped as code.
 #[derive(Debug, Clone, Copy)]
-struct Segment {
+struct ExecutableSegment {
     offset: u64,
     address: u64,
     length: u64,
@@ -41,8 +41,8 @@ struct Segment {
 
 /// Contents of the tables of an ELF file.
 #[derive(Debug, Default)]
-struct Tables {
-    segments: Vec<Segment>,
+struct ElfTables {
+    segments: Vec<ExecutableSegment>,
     has_interpreter: bool,
     is_go: bool,
     /// It defines vmsplice.
@@ -59,17 +59,17 @@ struct Tables {
 }
 
 /// Examines a file.
-pub(super) fn look(file: &File) -> io::Result<Seen> {
+pub(super) fn look(file: &File) -> io::Result<LenderFinding> {
     let length = file.metadata()?.len();
     if length > LIMIT {
-        return Ok(Seen { why: Some(Why::Unreadable), has_interpreter: false });
+        return Ok(LenderFinding { why: Some(LendingReason::Unreadable), has_interpreter: false });
     }
     let cache = ReadCache::new(file.try_clone()?);
     let Some(tables) = tables(&cache) else {
-        return Ok(Seen { why: Some(Why::Foreign), has_interpreter: false });
+        return Ok(LenderFinding { why: Some(LendingReason::Foreign), has_interpreter: false });
     };
     let why = why(file, length, &tables)?;
-    Ok(Seen { why, has_interpreter: tables.has_interpreter })
+    Ok(LenderFinding { why, has_interpreter: tables.has_interpreter })
 }
 
 /// Whether a file opens libraries with `RTLD_DEEPBIND`.
@@ -81,7 +81,7 @@ pub(super) fn opens_deep(file: &File) -> io::Result<bool> {
         return Ok(false);
     };
     let body = |address| body(file, &tables, address);
-    let calls = code::Calls { body: &body, slots: &tables.dlopen_slots, is_go: false };
+    let calls = code::CallResolver { body: &body, slots: &tables.dlopen_slots, is_go: false };
     for segment in &tables.segments {
         let test = |piece: &[u8], at: u64| {
             calls.opens_deep(piece, segment.address + (at - segment.offset))
@@ -93,30 +93,31 @@ pub(super) fn opens_deep(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-fn why(file: &File, length: u64, tables: &Tables) -> io::Result<Option<Why>> {
+fn why(file: &File, length: u64, tables: &ElfTables) -> io::Result<Option<LendingReason>> {
     if tables.is_c_library {
         return Ok(None);
     }
     if tables.calls_anything {
-        return Ok(Some(Why::CallsAnything));
+        return Ok(Some(LendingReason::CallsAnything));
     }
     let named = |piece: &[u8], _| memmem::find(piece, NAME).is_some();
     if any_piece(file, 0, length, &named)? {
-        return Ok(Some(Why::Names));
+        return Ok(Some(LendingReason::Names));
     }
     let body = |address| body(file, tables, address);
-    let calls = code::Calls { body: &body, slots: &tables.syscall_slots, is_go: tables.is_go };
-    let asks = code::Calls { body: &body, slots: &tables.fcntl_slots, is_go: false };
+    let calls =
+        code::CallResolver { body: &body, slots: &tables.syscall_slots, is_go: tables.is_go };
+    let asks = code::CallResolver { body: &body, slots: &tables.fcntl_slots, is_go: false };
     for segment in &tables.segments {
         let address = |offset: u64| segment.address + (offset - segment.offset);
         let any = |test: &dyn Fn(&[u8], u64) -> bool| {
             any_piece(file, segment.offset, segment.length, &|piece, at| test(piece, address(at)))
         };
         if any(&|piece, at| calls.vmsplice(piece, at))? {
-            return Ok(Some(Why::Calls));
+            return Ok(Some(LendingReason::Calls));
         }
         if tables.splices && any(&|piece, at| asks.capacity(piece, at))? {
-            return Ok(Some(Why::SplicesByCapacity));
+            return Ok(Some(LendingReason::SplicesByCapacity));
         }
     }
     Ok(None)
@@ -150,8 +151,8 @@ fn any_piece(
 }
 
 /// The first bytes of the code at `address`; empty if there is no code.
-fn body(file: &File, tables: &Tables, address: u64) -> Vec<u8> {
-    let within = |s: &&Segment| address >= s.address && address - s.address < s.length;
+fn body(file: &File, tables: &ElfTables, address: u64) -> Vec<u8> {
+    let within = |s: &&ExecutableSegment| address >= s.address && address - s.address < s.length;
     let Some(segment) = tables.segments.iter().find(within) else { return Vec::new() };
     let into = address - segment.address;
     let mut bytes = vec![0; code::BODY.min(usize::try_from(segment.length - into).unwrap_or(0))];
@@ -159,17 +160,17 @@ fn body(file: &File, tables: &Tables, address: u64) -> Vec<u8> {
     read.map_or_else(|_| Vec::new(), |()| bytes)
 }
 
-fn tables<'data, R: ReadRef<'data>>(data: R) -> Option<Tables> {
+fn tables<'data, R: ReadRef<'data>>(data: R) -> Option<ElfTables> {
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
     if header.e_machine(endian) != code::MACHINE {
         return None;
     }
-    let mut tables = Tables::default();
+    let mut tables = ElfTables::default();
     for part in header.program_headers(endian, data).ok()? {
         tables.has_interpreter |= part.interpreter(endian, data).ok().flatten().is_some();
         if part.p_type(endian) == PT_LOAD && part.p_flags(endian).contains(PF_X) {
-            tables.segments.push(Segment {
+            tables.segments.push(ExecutableSegment {
                 offset: part.p_offset(endian),
                 address: part.p_vaddr(endian),
                 length: part.p_filesz(endian),
@@ -187,7 +188,7 @@ fn tables<'data, R: ReadRef<'data>>(data: R) -> Option<Tables> {
 }
 
 fn note_symbols<'data, R: ReadRef<'data>>(
-    tables: &mut Tables,
+    tables: &mut ElfTables,
     endian: Endianness,
     data: R,
     sections: &SectionTable<'data, FileHeader64<Endianness>, R>,

@@ -23,7 +23,7 @@ mod file;
 use code_x86_64 as code;
 
 use crate::{elf, mapped_file};
-use file::Seen;
+use file::LenderFinding;
 use pagewise_kernel::SysError;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::maps::{self, Mapping};
@@ -36,7 +36,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Why the code of a file may lend pages by the capacity of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum LendingReason {
     /// It imports vmsplice or contains its name.
     Names,
     /// It makes the system call by its number.
@@ -53,7 +53,7 @@ pub enum Why {
     Unreadable,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LendingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Names => "names vmsplice",
@@ -69,29 +69,29 @@ impl fmt::Display for Why {
 
 /// Result for a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct LendingAnswer {
     /// The first of its files that may lend pages, and why.
-    pub lender: Option<(PathBuf, Why)>,
+    pub lender: Option<(PathBuf, LendingReason)>,
     /// A file had to be read, so the answer may be out of date; or the process has no code yet.
     pub took_long: bool,
 }
 
 /// The files that were read so far.
 #[derive(Debug, Default)]
-pub struct Files {
-    seen: HashMap<elf::Key, Seen>,
+pub struct LendingFiles {
+    seen: HashMap<elf::Key, LenderFinding>,
 }
 
-impl Files {
+impl LendingFiles {
     /// Whether process `pid` may lend pages, by the code that is mapped into it now.
     ///
     /// # Errors
     /// When its mappings cannot be read.
-    pub fn of_process(&mut self, pid: i32) -> Result<Answer, SysError> {
+    pub fn of_process(&mut self, pid: i32) -> Result<LendingAnswer, SysError> {
         let mappings = maps::read(pid)?;
         let code = code_files(&mappings);
         // In the middle of an exec, a process has no code yet.
-        let mut answer = Answer { lender: None, took_long: code.is_empty() };
+        let mut answer = LendingAnswer { lender: None, took_long: code.is_empty() };
         let mut is_static = !code.is_empty();
         for (id, mapping) in code {
             let path = Path::new(&mapping.path);
@@ -99,7 +99,7 @@ impl Files {
             let Some(seen) = file.and_then(|file| self.look(&file, &mut answer.took_long)) else {
                 // Unless the process has executed another program meanwhile.
                 if code_files(&maps::read(pid)?).contains_key(&id) {
-                    answer.lender = Some((path.to_owned(), Why::Unreadable));
+                    answer.lender = Some((path.to_owned(), LendingReason::Unreadable));
                 }
                 answer.took_long = true;
                 return Ok(answer);
@@ -111,13 +111,13 @@ impl Files {
             }
         }
         if is_static && mappings.iter().any(is_made) {
-            answer.lender = Some((exe(pid), Why::MadeCode));
+            answer.lender = Some((exe(pid), LendingReason::MadeCode));
         }
         Ok(answer)
     }
 
     /// Result for `file`, from the cache or by reading it.
-    fn look(&mut self, file: &File, took_long: &mut bool) -> Option<Seen> {
+    fn look(&mut self, file: &File, took_long: &mut bool) -> Option<LenderFinding> {
         let key = elf::key(&file.metadata().ok()?);
         if let Some(seen) = self.seen.get(&key) {
             return Some(*seen);

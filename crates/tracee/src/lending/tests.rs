@@ -5,7 +5,7 @@
 use super::*;
 use std::process::Command;
 
-fn why(path: &Path) -> Option<Why> {
+fn why(path: &Path) -> Option<LendingReason> {
     file::look(&File::open(path).unwrap()).unwrap().why
 }
 
@@ -24,16 +24,16 @@ fn built(dir: &Path, compiler: &str, args: &[&str], source: &str) -> Option<Path
 
 #[test]
 fn lenders_are_known_however_they_make_the_call() {
-    let c: [(&[&str], Why); 9] = [
-        (&["-O2"], Why::Names),
-        (&["-O2", "-static", "-s"], Why::Calls),
-        (&["-O2", "-static-pie", "-s"], Why::Calls),
-        (&["-O2", "-static", "-nostdlib", "-s", "-DRAW"], Why::Calls),
-        (&["-O0", "-static", "-nostdlib", "-s", "-DRAW"], Why::Calls),
-        (&["-O2", "-s", "-DBY_SYSCALL"], Why::Calls),
-        (&["-O0", "-s", "-DBY_SYSCALL", "-fno-plt"], Why::Calls),
-        (&["-O2", "-static", "-s", "-DBY_SYSCALL"], Why::Calls),
-        (&["-O2", "-DASSUMED"], Why::Names),
+    let c: [(&[&str], LendingReason); 9] = [
+        (&["-O2"], LendingReason::Names),
+        (&["-O2", "-static", "-s"], LendingReason::Calls),
+        (&["-O2", "-static-pie", "-s"], LendingReason::Calls),
+        (&["-O2", "-static", "-nostdlib", "-s", "-DRAW"], LendingReason::Calls),
+        (&["-O0", "-static", "-nostdlib", "-s", "-DRAW"], LendingReason::Calls),
+        (&["-O2", "-s", "-DBY_SYSCALL"], LendingReason::Calls),
+        (&["-O0", "-s", "-DBY_SYSCALL", "-fno-plt"], LendingReason::Calls),
+        (&["-O2", "-static", "-s", "-DBY_SYSCALL"], LendingReason::Calls),
+        (&["-O2", "-DASSUMED"], LendingReason::Names),
     ];
     for (args, wanted) in c {
         let dir = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn lenders_are_known_however_they_make_the_call() {
     for flags in ["", "-s -w"] {
         let dir = tempfile::tempdir().unwrap();
         match built(dir.path(), "go", &["build", "-ldflags", flags], "page_lender.go") {
-            Some(program) => assert_eq!(why(&program), Some(Why::Calls), "go {flags}"),
+            Some(program) => assert_eq!(why(&program), Some(LendingReason::Calls), "go {flags}"),
             None => eprintln!("SKIP lenders_are_known go {flags}: it cannot be built"),
         }
     }
@@ -82,7 +82,7 @@ fn a_process_is_examined_with_its_libraries() {
     let (input, output) = (child.stdin.as_mut().unwrap(), child.stdout.as_mut().unwrap());
     std::io::Write::write_all(input, b"x").unwrap();
     std::io::Read::read_exact(output, &mut [0]).unwrap();
-    let mut files = Files::default();
+    let mut files = LendingFiles::default();
     let answer = files.of_process(pid).unwrap();
     assert!(answer.lender.is_none() && answer.took_long, "{answer:?}");
     assert!(!files.of_process(pid).unwrap().took_long, "its files are remembered");
@@ -97,7 +97,7 @@ fn what_is_no_program_of_this_machine_is_not_understood() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x");
     std::fs::write(&path, b"\x7fELF\x01\x01 and so on").unwrap();
-    assert_eq!(why(&path), Some(Why::Foreign));
+    assert_eq!(why(&path), Some(LendingReason::Foreign));
     let mut seen = false;
-    assert!(Files::default().look(&File::open(&path).unwrap(), &mut seen).is_some() && seen);
+    assert!(LendingFiles::default().look(&File::open(&path).unwrap(), &mut seen).is_some() && seen);
 }

@@ -14,12 +14,12 @@ const LONGEST_CALL: usize = 7;
 
 /// The code of a process.
 #[derive(Debug, Default)]
-pub(super) struct Callers {
-    code: Vec<Code>,
+pub(super) struct CallerFinder {
+    code: Vec<CallerRange>,
 }
 
 #[derive(Debug, Clone)]
-struct Code {
+struct CallerRange {
     start: u64,
     end: u64,
     object: Arc<str>,
@@ -27,7 +27,7 @@ struct Code {
     is_library_of_c: bool,
 }
 
-impl Callers {
+impl CallerFinder {
     /// The file whose code makes the current call of a thread of process `pid`.
     pub(super) fn of(&mut self, pid: i32, regs: &Regs) -> Option<Arc<str>> {
         let direct = self.at(pid, regs.rip)?;
@@ -47,13 +47,13 @@ impl Callers {
         Some(caller.map_or(direct.object, |code| code.object))
     }
 
-    fn known(&self, address: u64) -> Option<&Code> {
+    fn known(&self, address: u64) -> Option<&CallerRange> {
         let at = self.code.partition_point(|code| code.end <= address);
         self.code.get(at).filter(|code| code.start <= address)
     }
 
     /// The code at `address`. If it is unknown, all mappings are read again.
-    fn at(&mut self, pid: i32, address: u64) -> Option<Code> {
+    fn at(&mut self, pid: i32, address: u64) -> Option<CallerRange> {
         if self.known(address).is_none() {
             let maps = maps::read(pid).ok()?;
             self.code = maps.iter().filter(|mapping| mapping.perms.exec).map(code).collect();
@@ -62,10 +62,15 @@ impl Callers {
     }
 }
 
-fn code(mapping: &Mapping) -> Code {
+fn code(mapping: &Mapping) -> CallerRange {
     let path = mapping.path.to_string_lossy();
     let is_library_of_c = library::is_of_c(&path);
-    Code { start: mapping.start, end: mapping.end, object: Arc::from(&*path), is_library_of_c }
+    CallerRange {
+        start: mapping.start,
+        end: mapping.end,
+        object: Arc::from(&*path),
+        is_library_of_c,
+    }
 }
 
 /// Whether the instruction before `address` is a call.

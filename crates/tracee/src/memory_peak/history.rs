@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Addresses that one call mapped and no later call has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MappedBy {
+pub struct AttributedMapping {
     pub start: u64,
     pub end: u64,
     /// Path of the file whose code made the call.
@@ -14,9 +14,9 @@ pub struct MappedBy {
 
 /// The calls of one process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct History(BTreeMap<u64, (u64, Arc<str>)>);
+pub(super) struct MappingHistory(BTreeMap<u64, (u64, Arc<str>)>);
 
-impl History {
+impl MappingHistory {
     pub(super) fn put(&mut self, start: u64, end: u64, object: Arc<str>) {
         if start >= end {
             return;
@@ -32,8 +32,8 @@ impl History {
     }
 
     /// All ranges in the order of their addresses.
-    pub(super) fn all(&self) -> Vec<MappedBy> {
-        let one = |(start, (end, object)): (&u64, &(u64, Arc<str>))| MappedBy {
+    pub(super) fn all(&self) -> Vec<AttributedMapping> {
+        let one = |(start, (end, object)): (&u64, &(u64, Arc<str>))| AttributedMapping {
             start: *start,
             end: *end,
             object: object.clone(),
@@ -61,13 +61,13 @@ impl History {
 mod tests {
     use super::*;
 
-    fn all(history: &History) -> Vec<(u64, u64, String)> {
+    fn all(history: &MappingHistory) -> Vec<(u64, u64, String)> {
         history.all().into_iter().map(|one| (one.start, one.end, one.object.to_string())).collect()
     }
 
     #[test]
     fn later_calls_take_addresses_of_earlier_ones() {
-        let mut history = History::default();
+        let mut history = MappingHistory::default();
         history.put(10, 100, "a".into());
         history.put(200, 300, "b".into());
         history.put(50, 60, "c".into());

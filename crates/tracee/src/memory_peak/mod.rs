@@ -26,27 +26,28 @@ mod history;
 mod work;
 
 pub(crate) use filter::filter;
-pub use history::MappedBy;
+pub use history::AttributedMapping;
 
 use crate::follow;
-use crate::recorder::Recording;
+use crate::recorder::FaultRecording;
 use pagewise_kernel::error::SysError;
 use pagewise_model::fault::ResidentPages;
-use pagewise_model::memory_account::{Moment, Watched};
+use pagewise_model::memory_account::{AccountMoment, PeakWatch};
 use std::sync::mpsc::{Receiver, Sender};
-use work::Watching;
+use work::PeakRecorder;
 
 /// A process at the moment of an account.
 #[derive(Debug, Clone, Copy)]
-pub struct Held<'a> {
+pub struct PeakProcess<'a> {
     pub pid: i32,
     /// Mappings made by its code, by address.
-    pub history: &'a [MappedBy],
+    pub history: &'a [AttributedMapping],
 }
 
 /// Takes an account of these processes, which are stopped as the moment says. Returns their resident pages if
 /// they are to be attributed to the code that touched them; they replace those of the previous account.
-pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) -> Option<Vec<ResidentPages>> + Send + 'a;
+pub type Take<'a> =
+    dyn FnMut(&AccountMoment, &[PeakProcess<'_>]) -> Option<Vec<ResidentPages>> + Send + 'a;
 
 /// Traces the tree of the child `root`, which carries [`filter`] and whose faults `recording` records. Works
 /// as [`follow::follow`].
@@ -57,9 +58,9 @@ pub(crate) fn serve(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
     reaped: &Receiver<()>,
-    recording: &mut Recording,
+    recording: &mut FaultRecording,
     take: &mut Take<'_>,
-) -> Result<Option<Watched>, SysError> {
-    let watching = follow::follow(root, seized, reaped, Watching::new(recording, take))?;
-    Ok(watching.map(Watching::finish))
+) -> Result<Option<PeakWatch>, SysError> {
+    let watching = follow::follow(root, seized, reaped, PeakRecorder::new(recording, take))?;
+    Ok(watching.map(PeakRecorder::finish))
 }

@@ -3,32 +3,33 @@
 //! With `exact`, the program stops where it maps files, and each page is made a separate fault (`touch`).
 
 use super::attend;
-use super::traced::{self, Purpose, Traced};
+use super::traced::{self, TracePurpose, TracedProgram};
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, Running, Suspended};
-use crate::recorder::calls::{self, Followed, Following};
-use crate::recorder::{RecordError, Recorder, exec_stop};
-use crate::signals::Caught;
-use crate::touch::{self, Touched};
+use crate::launch::{self, LaunchError, ProgramLaunch, RunningProgram, SuspendedProgram};
+use crate::recorder::calls::{self, FollowOutcome, FollowedProgram};
+use crate::recorder::{FaultRecorder, RecordError, exec_stop};
+use crate::signals::SignalReceiver;
+use crate::touch::{self, TouchOutcome};
 use crate::wait;
 use pagewise_model::Fact;
 use pagewise_model::fault::{
-    Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names, Wanted, WorkingRange,
+    ExactTouch, ExecCounts, FaultNames, FaultRecordingOptions, FaultReport, PageFault,
+    RecordingEnd, WorkingSetRange,
 };
-use pagewise_model::plan::{Settings, ThpRestriction};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::plan::{ArmSettings, ThpRestriction};
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 
 /// A program that was run and recorded.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct FaultRun {
     /// How the program ended.
-    pub ended: Ended,
+    pub ended: ProgramEnd,
     /// This process received SIGINT, SIGTERM or SIGHUP meanwhile.
     pub interrupted: bool,
     /// Summary of its faults, or why there is none.
     pub report: Result<FaultReport, RecordError>,
     /// Parts of files that it read, by path, if requested.
-    pub reads: Vec<(String, Vec<WorkingRange>)>,
+    pub reads: Vec<(String, Vec<WorkingSetRange>)>,
 }
 
 /// Runs the program as `passthrough` does, in this process group, with `recorder` beside it. Each part of the
@@ -38,14 +39,14 @@ pub struct Recorded {
 /// # Errors
 /// [`RecordError`] when the program has not run.
 pub fn record_through(
-    launch: &Launch,
-    recorder: &Recorder,
-    wanted: Wanted,
+    launch: &ProgramLaunch,
+    recorder: &FaultRecorder,
+    wanted: FaultRecordingOptions,
     reads: bool,
-    take: &mut dyn FnMut(&Names, Vec<Fault>),
-) -> Result<Recorded, RecordError> {
+    take: &mut dyn FnMut(&FaultNames, Vec<PageFault>),
+) -> Result<FaultRun, RecordError> {
     let before = SignalState::inherited();
-    let mut caught = Caught::block(before)?;
+    let mut caught = SignalReceiver::block(before)?;
     let child = match wanted.exact {
         true => spawn(launch, before, reads)?,
         false => launch::spawn_with(launch, &[], before)?,
@@ -59,65 +60,76 @@ pub fn record_through(
     let interrupted = caught.asked_to_end();
     // From here on signals end this process: the rest may take long if the list is long.
     drop(caught);
-    let Lived { usage, followed, exact, reads } = lived;
+    let EndedProgram { usage, followed, exact, reads } = lived;
     let ended = usage.ended;
-    let ending = Ending::of_started(usage, followed.exec, followed.calls);
+    let ending = RecordingEnd::of_started(usage, followed.exec, followed.calls);
     let report = recorder.conclude(ending, take).map_err(RecordError::Died);
     let report = report.map(|report| FaultReport { exact, ..report });
-    Ok(Recorded { ended, interrupted, report, reads })
+    Ok(FaultRun { ended, interrupted, report, reads })
 }
 
 /// Data about a program that has ended.
-struct Lived {
-    usage: Usage,
-    followed: Followed,
+struct EndedProgram {
+    usage: ProgramUsage,
+    followed: FollowOutcome,
     /// How exactly its touches could be seen; `None` unless requested.
     exact: Option<ExactTouch>,
-    reads: Vec<(String, Vec<WorkingRange>)>,
+    reads: Vec<(String, Vec<WorkingSetRange>)>,
 }
 
 /// Releases `child` and waits beside it until it has ended.
-fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, RecordError> {
+fn live(
+    child: SuspendedProgram,
+    caught: &mut SignalReceiver,
+    wanted: FaultRecordingOptions,
+) -> Result<EndedProgram, RecordError> {
     let (running, released) = release(child, wanted)?;
     let wall = attend(&running, caught, &mut []);
     let usage = wait::usage(running.pid(), wall, running.io())?;
-    Ok(Lived { usage, followed: released.finish(), exact: None, reads: Vec::new() })
+    Ok(EndedProgram { usage, followed: released.finish(), exact: None, reads: Vec::new() })
 }
 
 /// A released program, with counts read on the way or still being read.
-enum Released {
+enum ReleasedProgram {
     AtExec(Fact<ExecCounts>),
-    Following(Following),
+    Following(FollowedProgram),
 }
 
-fn release(child: Suspended, wanted: Wanted) -> Result<(Running, Released), LaunchError> {
+fn release(
+    child: SuspendedProgram,
+    wanted: FaultRecordingOptions,
+) -> Result<(RunningProgram, ReleasedProgram), LaunchError> {
     if wanted.calls {
         let (running, following) = calls::release(child)?;
-        return Ok((running, Released::Following(following)));
+        return Ok((running, ReleasedProgram::Following(following)));
     }
     let (running, exec) = exec_stop::release(child)?;
-    Ok((running, Released::AtExec(exec)))
+    Ok((running, ReleasedProgram::AtExec(exec)))
 }
 
-impl Released {
-    fn finish(self) -> Followed {
+impl ReleasedProgram {
+    fn finish(self) -> FollowOutcome {
         match self {
-            Self::AtExec(exec) => Followed::at_exec(exec),
+            Self::AtExec(exec) => FollowOutcome::at_exec(exec),
             Self::Following(following) => following.finish(),
         }
     }
 }
 
-const EXACT: Purpose = Purpose { what: "--exact", without: ", or leave out --exact" };
+const EXACT: TracePurpose = TracePurpose { what: "--exact", without: ", or leave out --exact" };
 
 /// Forks a child that stops where it maps files, and with `reads` also where it reads. It gets no huge pages:
 /// those of a file would be mapped as a whole.
 ///
 /// # Errors
 /// When the program cannot be started.
-fn spawn(launch: &Launch, signals: SignalState, reads: bool) -> Result<Suspended, RecordError> {
-    let settings = Settings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
-    let launch = Launch { settings, ..launch.clone() };
+fn spawn(
+    launch: &ProgramLaunch,
+    signals: SignalState,
+    reads: bool,
+) -> Result<SuspendedProgram, RecordError> {
+    let settings = ArmSettings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
+    let launch = ProgramLaunch { settings, ..launch.clone() };
     traced::spawn(&launch, touch::filter(reads), signals, EXACT)
 }
 
@@ -125,17 +137,20 @@ fn spawn(launch: &Launch, signals: SignalState, reads: bool) -> Result<Suspended
 ///
 /// # Errors
 /// When it could not be traced or started, or cannot be observed page by page. Then it has not run.
-fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordError> {
+fn live_traced(
+    child: SuspendedProgram,
+    caught: &mut SignalReceiver,
+) -> Result<EndedProgram, RecordError> {
     let pid = child.pid();
     let stay = |running: &_| attend(running, caught, &mut []);
-    let Traced { usage, found } =
+    let TracedProgram { usage, found } =
         traced::live(child, stay, EXACT, |seized, reaped| touch::serve(pid, seized, reaped))?;
     // The reason for the refusal takes precedence over the way in which the program then ended.
     match found {
-        Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
-        Some(Touched { exact, exec, reads, .. }) => {
-            let followed = Followed::at_exec(exec);
-            usage.map(|usage| Lived { usage, followed, exact: Some(exact), reads })
+        Some(TouchOutcome { refusal: Some(refusal), .. }) => Err(refusal.into()),
+        Some(TouchOutcome { exact, exec, reads, .. }) => {
+            let followed = FollowOutcome::at_exec(exec);
+            usage.map(|usage| EndedProgram { usage, followed, exact: Some(exact), reads })
         }
         None => usage.and_then(|_| Err(RecordError::Start(traced::ended_early()))),
     }

@@ -2,21 +2,21 @@
 //! tracing thread may serve its stops; both threads wait for the whole tree.
 
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
-use crate::perf::faults::Refusal;
+use crate::launch::{self, LaunchError, PreExec, ProgramLaunch, RunningProgram, SuspendedProgram};
+use crate::perf::faults::RecordingRefusal;
 use crate::recorder::RecordError;
 use crate::signals::QuietStops;
 use crate::wait;
 use libc::sock_filter;
 use pagewise_kernel::error::SysError;
 use pagewise_model::units::Nanos;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::ProgramUsage;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, ScopedJoinHandle};
 
 /// Purpose of the tracing, for error messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Purpose {
+pub(super) struct TracePurpose {
     /// The feature that needs tracing.
     pub(super) what: &'static str,
     /// How to do without it: the end of a sentence, or nothing.
@@ -25,9 +25,9 @@ pub(super) struct Purpose {
 
 /// A program that has ended.
 #[derive(Debug)]
-pub(super) struct Traced<T> {
+pub(super) struct TracedProgram<T> {
     /// Its resource usage, or why it was not started.
-    pub(super) usage: Result<Usage, RecordError>,
+    pub(super) usage: Result<ProgramUsage, RecordError>,
     /// Result of the tracing thread.
     pub(super) found: Option<T>,
 }
@@ -37,11 +37,11 @@ pub(super) struct Traced<T> {
 /// # Errors
 /// When the program cannot be started.
 pub(super) fn spawn(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     filter: Vec<sock_filter>,
     signals: SignalState,
-    purpose: Purpose,
-) -> Result<Suspended, RecordError> {
+    purpose: TracePurpose,
+) -> Result<SuspendedProgram, RecordError> {
     launch::spawn_with(launch, &[PreExec::SeccompFilter(filter)], signals)
         .map_err(|error| explain(error, purpose))
 }
@@ -52,12 +52,12 @@ pub(super) fn spawn(
 /// # Errors
 /// When the tracing thread failed.
 pub(super) fn live<T: Send>(
-    child: Suspended,
-    stay: impl FnOnce(&Running) -> Nanos,
-    purpose: Purpose,
+    child: SuspendedProgram,
+    stay: impl FnOnce(&RunningProgram) -> Nanos,
+    purpose: TracePurpose,
     trace: impl FnOnce(&Sender<Result<(), SysError>>, &Receiver<()>) -> Result<Option<T>, SysError>
     + Send,
-) -> Result<Traced<T>, RecordError> {
+) -> Result<TracedProgram<T>, RecordError> {
     let (seized, is_seized) = mpsc::channel();
     let (reaped, is_reaped) = mpsc::channel();
     let _quiet = QuietStops::begin();
@@ -65,17 +65,17 @@ pub(super) fn live<T: Send>(
         let tracer = scope.spawn(move || trace(&seized, &is_reaped));
         let usage = attend_traced(child, stay, &is_seized, purpose);
         drop(reaped);
-        Ok(Traced { usage, found: join(tracer)? })
+        Ok(TracedProgram { usage, found: join(tracer)? })
     })
 }
 
 /// Waits for the program itself and reaps it.
 fn attend_traced(
-    child: Suspended,
-    stay: impl FnOnce(&Running) -> Nanos,
+    child: SuspendedProgram,
+    stay: impl FnOnce(&RunningProgram) -> Nanos,
     is_seized: &Receiver<Result<(), SysError>>,
-    purpose: Purpose,
-) -> Result<Usage, RecordError> {
+    purpose: TracePurpose,
+) -> Result<ProgramUsage, RecordError> {
     match is_seized.recv() {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(untraceable(&error, purpose).into()),
@@ -102,9 +102,9 @@ pub(super) fn ended_early() -> std::io::Error {
     std::io::Error::other("the tracing thread has ended")
 }
 
-fn untraceable(error: &SysError, purpose: Purpose) -> Refusal {
-    let Purpose { what, without } = purpose;
-    Refusal {
+fn untraceable(error: &SysError, purpose: TracePurpose) -> RecordingRefusal {
+    let TracePurpose { what, without } = purpose;
+    RecordingRefusal {
         why: format!("the program cannot be traced, which {what} needs: {error}"),
         help: format!(
             "set kernel.yama.ptrace_scope below 3, in a container allow ptrace in the seccomp profile{without}"
@@ -113,9 +113,9 @@ fn untraceable(error: &SysError, purpose: Purpose) -> Refusal {
 }
 
 /// Explains a refused seccomp filter; returns any other failure unchanged.
-fn explain(error: LaunchError, purpose: Purpose) -> RecordError {
+fn explain(error: LaunchError, purpose: TracePurpose) -> RecordError {
     match error {
-        LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {
+        LaunchError::Call { ref call, .. } if call == "seccomp" => RecordingRefusal {
             why: format!("cannot stop the program when it maps files: {error}"),
             help: format!("in a container allow seccomp in the seccomp profile{}", purpose.without),
         }

@@ -14,7 +14,7 @@ pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(100);
 pub(super) const DRAIN_SOON: Duration = Duration::from_millis(10);
 
 /// Empties rings and keeps their content.
-pub(super) trait Collect: Send + 'static {
+pub(super) trait RingCollector: Send + 'static {
     /// Interval between two rounds.
     fn pause(&self) -> Duration {
         DRAIN_EVERY
@@ -25,13 +25,13 @@ pub(super) trait Collect: Send + 'static {
 
 /// The draining thread.
 #[derive(Debug)]
-pub(super) struct Drainer<C> {
+pub(super) struct RingDrainer<C> {
     symbols: KernelSymbols,
     stop: mpsc::Sender<()>,
     thread: JoinHandle<C>,
 }
 
-impl<C: Collect> Drainer<C> {
+impl<C: RingCollector> RingDrainer<C> {
     /// Runs `collector` on a new thread from now on, or says why not.
     pub(super) fn start(collector: C) -> Fact<Self> {
         let symbols = match KernelSymbols::read() {
@@ -59,7 +59,7 @@ impl<C: Collect> Drainer<C> {
 }
 
 /// Runs until the other end of `stopped` is dropped, then empties the rings a last time.
-fn drain_until<C: Collect>(mut collector: C, stopped: &mpsc::Receiver<()>) -> C {
+fn drain_until<C: RingCollector>(mut collector: C, stopped: &mpsc::Receiver<()>) -> C {
     loop {
         let last = stopped.recv_timeout(collector.pause()) != Err(RecvTimeoutError::Timeout);
         collector.collect(last);

@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
 /// Something with a time.
-pub(super) trait Timed {
+pub(super) trait TimedRecord {
     /// Time of the event, by the clock of the rings.
     fn at_ns(&self) -> Nanos;
 }
 
 /// Events that wait for older ones, by ring.
 #[derive(Debug)]
-pub(super) struct Merge<E> {
+pub(super) struct RingMerge<E> {
     rings: Vec<VecDeque<E>>,
     /// Start of the newest round.
     round: Nanos,
@@ -25,13 +25,13 @@ pub(super) struct Merge<E> {
     complete_until: Nanos,
 }
 
-impl<E> Default for Merge<E> {
+impl<E> Default for RingMerge<E> {
     fn default() -> Self {
         Self { rings: Vec::new(), round: Nanos(0), complete_until: Nanos(0) }
     }
 }
 
-impl<E: Timed> Merge<E> {
+impl<E: TimedRecord> RingMerge<E> {
     /// Adds an event of a ring.
     pub(super) fn add(&mut self, ring: usize, event: E) {
         if self.rings.len() <= ring {
@@ -86,14 +86,14 @@ impl<E: Timed> Merge<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::fault::event::{Event, What};
+    use pagewise_model::fault::event::{FaultEvent, FaultEventPayload};
     use proptest::prelude::*;
 
-    fn event(at: u64) -> Event {
-        Event { at_ns: Nanos(at), what: What::Lost { records: at } }
+    fn event(at: u64) -> FaultEvent {
+        FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::Lost { records: at } }
     }
 
-    fn released(merge: &mut Merge<Event>) -> Vec<u64> {
+    fn released(merge: &mut RingMerge<FaultEvent>) -> Vec<u64> {
         let mut events = Vec::new();
         merge.release(&mut events, usize::MAX);
         events.iter().map(|event| event.at_ns.0).collect()
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_an_older_event_may_precede_is_held_back() {
-        let mut merge = Merge::default();
+        let mut merge = RingMerge::default();
         merge.begin_round(Nanos(7));
         [(0, 5), (0, 9), (1, 4), (1, 8)].iter().for_each(|(ring, at)| merge.add(*ring, event(*at)));
         assert_eq!(released(&mut merge), [0_u64; 0]);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn no_more_are_released_than_are_wanted() {
-        let mut merge = Merge::default();
+        let mut merge = RingMerge::default();
         (0..10).for_each(|at| merge.add((at % 3) as usize, event(at)));
         merge.end();
         let mut events = vec![event(0)];
@@ -132,7 +132,7 @@ mod tests {
         fn all_come_in_order_whatever_the_order_of_each_ring(
             all in prop::collection::vec((0_usize..5, 0_u64..50), 0..200),
         ) {
-            let mut merge = Merge::default();
+            let mut merge = RingMerge::default();
             all.iter().for_each(|(ring, at)| merge.add(*ring, event(*at)));
             merge.end();
             let mut times: Vec<u64> = all.iter().map(|(_, at)| *at).collect();

@@ -5,8 +5,8 @@
 //! too) and `enable_on_exec` (the launcher's own work does not count). They are read when the tree has ended.
 //! See perf_event_open(2), kernel/events/core.c.
 //!
-//! - [`Sampling`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
-//! - [`Profiling`]: the same with the callers in the program; also of running processes, and of user mode
+//! - [`CpuClockSampler`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
+//! - [`CpuClockProfiler`]: the same with the callers in the program; also of running processes, and of user mode
 //!   only, which a `kernel.perf_event_paranoid` of 2 permits for every account.
 //! - [`WalkCounters`]: cycles and page walk cycles in user mode, if the processor has them.
 //! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
@@ -14,7 +14,7 @@
 //! What is not available becomes `Fact::Missing`, with what would make it available; nothing here ever fails
 //! the run.
 //!
-//! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`]; work of kernel
+//! Not seen: processes that outlive the tree's root by the time of [`PerfObservers::finish`]; work of kernel
 //! threads. Overhead: see each module.
 
 mod drainer;
@@ -35,33 +35,33 @@ pub mod texts;
 mod walks;
 pub mod words;
 
-pub use profile::{FindCode, Profiling, WalkStack, Walker, profile_running};
-pub use sampling::Sampling;
+pub use profile::{CpuClockProfiler, FindCode, WalkStack, Walker, profile_running};
+pub use sampling::CpuClockSampler;
 pub use walks::WalkCounters;
 
 use crate::glibc;
 use crate::mapped_file::MappedFiles;
 use pagewise_model::Fact;
-use pagewise_model::look::{Samples, UserSamples, WalkCounts};
+use pagewise_model::look::{CpuSamples, UserSamples, WalkCounts};
 use pagewise_model::profile::StackSamples;
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Observers attached to one program.
 #[derive(Debug)]
-pub struct Observers {
+pub struct PerfObservers {
     files: MappedFiles,
-    samples: Fact<Sampling>,
-    profile: Fact<Profiling>,
-    user: Fact<Profiling>,
+    samples: Fact<CpuClockSampler>,
+    profile: Fact<CpuClockProfiler>,
+    user: Fact<CpuClockProfiler>,
     walks: Fact<WalkCounters>,
 }
 
 /// Observations of one program.
 #[derive(Debug)]
-pub struct Observed {
+pub struct PerfObservations {
     /// Kernel samples, when they were asked for.
-    pub samples: Fact<Samples>,
+    pub samples: Fact<CpuSamples>,
     /// Samples with whole stacks, when they were asked for.
     pub profile: Fact<StackSamples>,
     /// Samples in user mode, when they were asked for.
@@ -70,21 +70,21 @@ pub struct Observed {
     pub walks: Fact<WalkCounts>,
 }
 
-impl Observers {
+impl PerfObservers {
     /// Attaches what `observe` requests to `pid`, which must not have executed its program yet. `walker`
     /// walks the stacks of a profile, and its code is opened in `files`.
     #[must_use]
     pub fn attach(
         pid: i32,
-        observe: &crate::launch::Observe,
+        observe: &crate::launch::ObservationOptions,
         files: &MappedFiles,
         walker: Option<Walker>,
     ) -> Self {
-        let profile = || Profiling::attach(pid, files, walker);
-        let user = || Profiling::attach_to_user_mode(pid, files);
+        let profile = || CpuClockProfiler::attach(pid, files, walker);
+        let user = || CpuClockProfiler::attach_to_user_mode(pid, files);
         Self {
             files: files.clone(),
-            samples: if observe.samples { Sampling::attach(pid) } else { not_asked() },
+            samples: if observe.samples { CpuClockSampler::attach(pid) } else { not_asked() },
             profile: if observe.profile { profile() } else { not_asked() },
             user: if observe.user { user() } else { not_asked() },
             walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
@@ -93,11 +93,14 @@ impl Observers {
 
     /// Reads the results. Call it when the tree has ended.
     #[must_use]
-    pub fn finish(self) -> Observed {
-        Observed {
-            samples: self.samples.and_then(Sampling::finish),
-            profile: self.profile.and_then(Profiling::finish),
-            user: self.user.and_then(Profiling::finish).map(|all| user_samples(&all, &self.files)),
+    pub fn finish(self) -> PerfObservations {
+        PerfObservations {
+            samples: self.samples.and_then(CpuClockSampler::finish),
+            profile: self.profile.and_then(CpuClockProfiler::finish),
+            user: self
+                .user
+                .and_then(CpuClockProfiler::finish)
+                .map(|all| user_samples(&all, &self.files)),
             walks: self.walks.and_then(WalkCounters::finish),
         }
     }

@@ -12,7 +12,7 @@ use pagewise_kernel::perf::bindings::{
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum SamplingRecord {
     /// A sample in user mode.
     User,
     /// A sample in kernel mode with its kernel stack, leaf first.
@@ -22,7 +22,7 @@ pub(super) enum Record {
 }
 
 /// The records in `bytes`, and the number of bytes they take.
-pub(super) fn parse(bytes: &[u8]) -> (Vec<Record>, usize) {
+pub(super) fn parse(bytes: &[u8]) -> (Vec<SamplingRecord>, usize) {
     let mut records = Vec::new();
     let used = for_each_record(bytes, |kind, misc, body| {
         records.extend(parse_body(kind, misc, body));
@@ -30,23 +30,23 @@ pub(super) fn parse(bytes: &[u8]) -> (Vec<Record>, usize) {
     (records, used)
 }
 
-fn parse_body(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
+fn parse_body(kind: u32, misc: u16, body: &[u8]) -> Option<SamplingRecord> {
     match kind {
         PERF_RECORD_SAMPLE if is_in_kernel(misc) => kernel_sample(body),
-        PERF_RECORD_SAMPLE => Some(Record::User),
-        PERF_RECORD_LOST => word(body, 1).map(Record::Lost),
-        PERF_RECORD_LOST_SAMPLES => word(body, 0).map(Record::Lost),
+        PERF_RECORD_SAMPLE => Some(SamplingRecord::User),
+        PERF_RECORD_LOST => word(body, 1).map(SamplingRecord::Lost),
+        PERF_RECORD_LOST_SAMPLES => word(body, 0).map(SamplingRecord::Lost),
         _ => None,
     }
 }
 
 /// Body: ip, pid and tid, time, number of chain entries, the entries.
-fn kernel_sample(body: &[u8]) -> Option<Record> {
+fn kernel_sample(body: &[u8]) -> Option<SamplingRecord> {
     let ip = word(body, 0)?;
     let entries = usize::try_from(word(body, 3)?).ok()?;
     let chain = (4..).take(entries).map_while(|i| word(body, i));
     let stack = kernel_part(chain);
-    Some(Record::Kernel(if stack.is_empty() { vec![ip] } else { stack }))
+    Some(SamplingRecord::Kernel(if stack.is_empty() { vec![ip] } else { stack }))
 }
 
 /// The entries from the mark "kernel" to the next mark.
@@ -85,10 +85,10 @@ mod tests {
         bytes.extend(record(4, 0, &words(&[0])));
         bytes.extend(sample(MODE_KERNEL, &[]));
         let want = [
-            Record::Kernel(vec![7, 8, 9]),
-            Record::User,
-            Record::Lost(42),
-            Record::Kernel(vec![7]),
+            SamplingRecord::Kernel(vec![7, 8, 9]),
+            SamplingRecord::User,
+            SamplingRecord::Lost(42),
+            SamplingRecord::Kernel(vec![7]),
         ];
         let (records, used) = parse(&bytes);
         assert_eq!(records, want);
@@ -100,26 +100,26 @@ mod tests {
         let mut bytes = sample(2, &[]);
         let whole = bytes.len();
         bytes.extend([9, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(parse(&bytes), (vec![Record::User], whole));
+        assert_eq!(parse(&bytes), (vec![SamplingRecord::User], whole));
         bytes[whole + 6] = 200;
-        assert_eq!(parse(&bytes), (vec![Record::User], whole));
+        assert_eq!(parse(&bytes), (vec![SamplingRecord::User], whole));
     }
 
     #[test]
     fn a_chain_that_claims_more_than_it_has_is_cut() {
         let mut bytes = sample(MODE_KERNEL, &[PERF_CONTEXT_KERNEL, 7]);
         bytes[8 + 24..8 + 32].copy_from_slice(&u64::MAX.to_ne_bytes());
-        assert_eq!(parse(&bytes).0, [Record::Kernel(vec![7])]);
+        assert_eq!(parse(&bytes).0, [SamplingRecord::Kernel(vec![7])]);
     }
 
     #[test]
     fn a_recorded_ring_parses_to_its_last_byte() {
         let (records, used) = parse(RECORDED);
         assert_eq!(used, RECORDED.len());
-        let kernel = records.iter().filter(|r| matches!(r, Record::Kernel(_))).count();
+        let kernel = records.iter().filter(|r| matches!(r, SamplingRecord::Kernel(_))).count();
         assert!(kernel > 10 && kernel < records.len(), "{kernel} of {}", records.len());
         for record in &records {
-            if let Record::Kernel(stack) = record {
+            if let SamplingRecord::Kernel(stack) = record {
                 assert!(stack.iter().all(|ip| *ip >> 63 == 1), "{stack:x?}");
             }
         }

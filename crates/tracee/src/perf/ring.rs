@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One event with its ring.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct PerfRing {
     cpu: i32,
     base: NonNull<u8>,
     map_bytes: usize,
@@ -28,9 +28,9 @@ pub(super) struct Ring {
 }
 
 // SAFETY: the mapping is owned by this value alone and is not tied to the thread that made it.
-unsafe impl Send for Ring {}
+unsafe impl Send for PerfRing {}
 
-impl Ring {
+impl PerfRing {
     /// Opens `attr` for `pid` on `cpu` and maps its ring of `wanted_bytes`, a power of two. Without
     /// privileges the size is limited by `kernel.perf_event_mlock_kb` (516 KiB per CPU) plus RLIMIT_MEMLOCK.
     /// The size is halved until the kernel agrees.
@@ -139,7 +139,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: this is the mapping made in `open`, and no reference into it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.map_bytes) };

@@ -6,22 +6,22 @@
 //! (`faults`, `profile`).
 
 use super::event;
-use super::ring::Ring;
-use super::streams::Streams;
+use super::ring::PerfRing;
+use super::streams::EventStreams;
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::perf_event_attr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The rings; `K` is the kind of an event.
 #[derive(Debug)]
-pub(super) struct Rings<K> {
-    rings: Vec<Ring>,
+pub(super) struct CpuRings<K> {
+    rings: Vec<PerfRing>,
     /// The events, each of which writes into one of the rings.
     events: Vec<OwnedFd>,
-    streams: Streams<K>,
+    streams: EventStreams<K>,
 }
 
-impl<K: Copy> Rings<K> {
+impl<K: Copy> CpuRings<K> {
     /// Opens rings of `wanted_bytes`, and not less than `least_bytes`, on each of `cpus`. They have no events
     /// yet; those will belong to one thread or to `many`.
     pub(super) fn open(
@@ -30,8 +30,8 @@ impl<K: Copy> Rings<K> {
         least_bytes: usize,
         many: bool,
     ) -> Result<Self, SysError> {
-        let rings = Ring::open_each(&event::ring(least_bytes), 0, cpus, wanted_bytes)?;
-        Ok(Self { rings, events: Vec::new(), streams: Streams::new(many) })
+        let rings = PerfRing::open_each(&event::ring(least_bytes), 0, cpus, wanted_bytes)?;
+        Ok(Self { rings, events: Vec::new(), streams: EventStreams::new(many) })
     }
 
     /// Opens `attr`, of kind `kind`, on every CPU, for thread `tid` or for `streams::EVERYBODY`.
@@ -66,16 +66,16 @@ impl<K: Copy> Rings<K> {
 
     /// Size of the smallest ring.
     pub(super) fn least_bytes(&self) -> usize {
-        self.rings.iter().map(Ring::data_bytes).min().unwrap_or(0)
+        self.rings.iter().map(PerfRing::data_bytes).min().unwrap_or(0)
     }
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(Ring::event)
+        self.rings.iter().map(PerfRing::event)
     }
 
     /// Empties the rings. Passes the number and the content of each to `take`.
-    pub(super) fn drain(&mut self, mut take: impl FnMut(usize, &[u8], &mut Streams<K>)) {
+    pub(super) fn drain(&mut self, mut take: impl FnMut(usize, &[u8], &mut EventStreams<K>)) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             take(number, ring.drain(), &mut self.streams);
         }

@@ -12,7 +12,7 @@ use crate::mapped_file::id_of;
 use pagewise_kernel::SysError;
 use pagewise_kernel::proc::{maps, tree};
 use pagewise_model::Bytes;
-use pagewise_model::fault::event::Map;
+use pagewise_model::fault::event::MapEvent;
 
 /// After this many listings, the newest threads are assumed to have inherited their events.
 const MOST_LISTINGS: u32 = 20;
@@ -53,8 +53,8 @@ pub(super) fn add_threads<R>(
 }
 
 /// The mappings of process `pid`; empty if it has ended.
-pub(super) fn mapped(pid: i32) -> impl Iterator<Item = Map> {
-    maps::read(pid).unwrap_or_default().into_iter().map(move |mapping| Map {
+pub(super) fn mapped(pid: i32) -> impl Iterator<Item = MapEvent> {
+    maps::read(pid).unwrap_or_default().into_iter().map(move |mapping| MapEvent {
         pid,
         start_address: mapping.start,
         size_bytes: mapping.size(),

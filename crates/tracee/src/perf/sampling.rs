@@ -14,9 +14,9 @@
 //! of each process and thread, so shorter-lived ones are not sampled. Overhead: about 2-4 us per sample,
 //! 0.5-1% of CPU time.
 
-use super::drainer::{Collect, Drainer};
-use super::ring::Ring;
-use super::stacks::Stacks;
+use super::drainer::{RingCollector, RingDrainer};
+use super::ring::PerfRing;
+use super::stacks::KernelStackCounts;
 use super::{event, record};
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::{
@@ -24,7 +24,7 @@ use pagewise_kernel::perf::bindings::{
     PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use pagewise_kernel::perf::perf_event_attr;
-use pagewise_model::look::Samples;
+use pagewise_model::look::CpuSamples;
 use pagewise_model::{Fact, Nanos};
 
 /// CPU time between samples: a prime near half a millisecond.
@@ -33,31 +33,34 @@ pub(super) const PERIOD_NS: u64 = 499_979;
 pub(super) const RING_BYTES: usize = 512 << 10;
 /// Sampling in progress.
 #[derive(Debug)]
-pub struct Sampling(Drainer<Sampled>);
+pub struct CpuClockSampler(RingDrainer<SampleCollector>);
 
-impl Sampling {
+impl CpuClockSampler {
     /// Starts sampling `pid` from its exec on, or says why not.
     pub fn attach(pid: i32) -> Fact<Self> {
-        match Ring::open_each(&attributes(), pid, &event::online_cpus(), RING_BYTES) {
-            Ok(rings) => Drainer::start(Sampled { rings, stacks: Stacks::default() }).map(Self),
+        match PerfRing::open_each(&attributes(), pid, &event::online_cpus(), RING_BYTES) {
+            Ok(rings) => {
+                RingDrainer::start(SampleCollector { rings, stacks: KernelStackCounts::default() })
+                    .map(Self)
+            }
             Err(error) => Fact::Missing(refusal(&error)),
         }
     }
 
     /// Stops sampling and sorts the samples.
-    pub fn finish(self) -> Fact<Samples> {
+    pub fn finish(self) -> Fact<CpuSamples> {
         self.0.finish(|sampled, symbols| sampled.stacks.resolve(symbols, Nanos(PERIOD_NS)))
     }
 }
 
 /// The rings, one for each CPU, and the samples read from them.
 #[derive(Debug)]
-struct Sampled {
-    rings: Vec<Ring>,
-    stacks: Stacks,
+struct SampleCollector {
+    rings: Vec<PerfRing>,
+    stacks: KernelStackCounts,
 }
 
-impl Collect for Sampled {
+impl RingCollector for SampleCollector {
     fn collect(&mut self, _last: bool) {
         for ring in &mut self.rings {
             self.stacks.add(record::parse(ring.drain()).0);

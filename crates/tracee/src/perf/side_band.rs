@@ -3,10 +3,10 @@
 //! Each of these records ends with a trailer of thread, time and event number (perf_event_open(2),
 //! `sample_id_all`). Records of a thread's second event are skipped (`streams`).
 
-use super::streams::Streams;
+use super::streams::EventStreams;
 use super::words::{halves, word};
 use pagewise_kernel::perf::bindings as b;
-use pagewise_model::fault::event::{FileId, Map};
+use pagewise_model::fault::event::{FileId, MapEvent};
 use pagewise_model::{Bytes, Nanos};
 
 /// Size of the trailer: thread, time, number of the event.
@@ -15,7 +15,7 @@ const TRAILER_BYTES: usize = 24;
 /// Content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SideBand {
-    Map(Map),
+    Map(MapEvent),
     /// A thread has this name. With `is_exec`, its process has executed another program.
     Name {
         pid: i32,
@@ -40,7 +40,7 @@ pub(super) fn read<K: Copy>(
     record: u32,
     misc: u16,
     body: &[u8],
-    streams: &mut Streams<K>,
+    streams: &mut EventStreams<K>,
 ) -> Option<(Nanos, SideBand)> {
     let trailer = body.len().checked_sub(TRAILER_BYTES)?;
     let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
@@ -77,11 +77,11 @@ pub(super) fn read<K: Copy>(
 
 /// A mapping: pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
 #[must_use]
-pub fn mapping(body: &[u8]) -> Option<Map> {
+pub fn mapping(body: &[u8]) -> Option<MapEvent> {
     let (protection, flags) = halves(word(body, 56)?);
     let (major, minor) = halves(word(body, 32)?);
     let id = |inode| FileId { major: major as u32, minor: minor as u32, inode };
-    Some(Map {
+    Some(MapEvent {
         pid: halves(word(body, 0)?).0,
         start_address: word(body, 8)?,
         size_bytes: Bytes(word(body, 16)?),

@@ -3,8 +3,8 @@
 //! The kernel reports each new executable mapping, but not what is unmapped. A new mapping replaces the ones
 //! that begin inside it. A forked process starts with its parent's mappings.
 
-use super::texts::Texts;
-use pagewise_model::fault::event::Map;
+use super::texts::NumberedTexts;
+use pagewise_model::fault::event::MapEvent;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const NAMELESS: &str = "?";
 
 /// A place in mapped code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Code {
+pub struct CodeLocation {
     /// Number of its path.
     pub path: u32,
     /// Offset in the file; the address if there is no file.
@@ -23,7 +23,7 @@ pub struct Code {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct ExecutableRange {
     end: u64,
     offset: u64,
     path: u32,
@@ -31,16 +31,16 @@ struct Range {
 }
 
 #[derive(Debug, Clone)]
-struct Process {
+struct SampledProcess {
     name: u32,
-    code: Arc<BTreeMap<u64, Range>>,
+    code: Arc<BTreeMap<u64, ExecutableRange>>,
 }
 
 /// All processes of a program.
 #[derive(Debug, Default)]
-pub struct Spaces {
-    processes: HashMap<i32, Process>,
-    texts: Texts,
+pub struct CodeSpaces {
+    processes: HashMap<i32, SampledProcess>,
+    texts: NumberedTexts,
     /// Mappings of all processes. Those that a child shares with its parent count once.
     ranges: u64,
 }
@@ -49,12 +49,13 @@ pub struct Spaces {
 const RANGE_BYTES: u64 = 96;
 const PROCESS_BYTES: u64 = 128;
 
-impl Spaces {
-    fn process(&mut self, pid: i32) -> &mut Process {
+impl CodeSpaces {
+    fn process(&mut self, pid: i32) -> &mut SampledProcess {
         let texts = &mut self.texts;
-        self.processes
-            .entry(pid)
-            .or_insert_with(|| Process { name: texts.number(NAMELESS), code: Arc::default() })
+        self.processes.entry(pid).or_insert_with(|| SampledProcess {
+            name: texts.number(NAMELESS),
+            code: Arc::default(),
+        })
     }
 
     /// Upper bound for the bytes of memory that this takes.
@@ -65,7 +66,7 @@ impl Spaces {
     }
 
     /// Subtracts code that no process has any more.
-    fn uncount(&mut self, code: Arc<BTreeMap<u64, Range>>) {
+    fn uncount(&mut self, code: Arc<BTreeMap<u64, ExecutableRange>>) {
         self.ranges -= Arc::into_inner(code).map_or(0, |code| code.len() as u64);
     }
 
@@ -82,7 +83,7 @@ impl Spaces {
     }
 
     /// Adds a mapping if it is executable.
-    pub fn map(&mut self, map: &Map) {
+    pub fn map(&mut self, map: &MapEvent) {
         if !map.is_executable {
             return;
         }
@@ -95,7 +96,7 @@ impl Spaces {
         let maker = if is_named { 0 } else { map.pid };
         let code = &mut self.process(map.pid).code;
         let copied = if Arc::strong_count(code) > 1 { code.len() as u64 } else { 0 };
-        let range = Range { end, offset, path, maker };
+        let range = ExecutableRange { end, offset, path, maker };
         let is_new = Arc::make_mut(code).insert(map.start_address, range).is_none();
         self.ranges += copied + u64::from(is_new);
     }
@@ -117,9 +118,9 @@ impl Spaces {
 
     /// The code at `address` of process `pid`; `None` if there is no code.
     #[must_use]
-    pub fn code(&self, pid: i32, address: u64) -> Option<Code> {
+    pub fn code(&self, pid: i32, address: u64) -> Option<CodeLocation> {
         let (start, range) = self.processes.get(&pid)?.code.range(..=address).next_back()?;
-        (address < range.end).then(|| Code {
+        (address < range.end).then(|| CodeLocation {
             path: range.path,
             offset: range.offset.saturating_add(address - start),
             maker: range.maker,
@@ -152,8 +153,8 @@ mod tests {
     use super::*;
     use pagewise_model::Bytes;
 
-    fn map(pid: i32, start_address: u64, path: &str) -> Map {
-        Map {
+    fn map(pid: i32, start_address: u64, path: &str) -> MapEvent {
+        MapEvent {
             pid,
             start_address,
             size_bytes: Bytes(0x1000),
@@ -165,14 +166,14 @@ mod tests {
         }
     }
 
-    fn found(spaces: &Spaces, pid: i32, address: u64) -> Option<(Arc<str>, u64)> {
+    fn found(spaces: &CodeSpaces, pid: i32, address: u64) -> Option<(Arc<str>, u64)> {
         let code = spaces.code(pid, address)?;
         Some((spaces.text(code.path), code.offset))
     }
 
     #[test]
     fn a_child_has_its_parents_code_until_it_executes_another_program() {
-        let mut spaces = Spaces::default();
+        let mut spaces = CodeSpaces::default();
         spaces.name(1, "sh", true);
         spaces.map(&map(1, 0x5000, "/bin/sh"));
         spaces.fork(2, 1);
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_mapping_counts_once_until_it_is_copied() {
-        let mut spaces = Spaces::default();
+        let mut spaces = CodeSpaces::default();
         spaces.map(&map(1, 0x5000, "/bin/sh"));
         spaces.map(&map(1, 0x5000, "/bin/sh"));
         for pid in 2..10 {
@@ -207,9 +208,9 @@ mod tests {
 
     #[test]
     fn addresses_outside_of_code_are_none() {
-        let mut spaces = Spaces::default();
+        let mut spaces = CodeSpaces::default();
         spaces.map(&map(1, 0x5000, "//anon"));
-        spaces.map(&Map { is_executable: false, ..map(1, 0x8000, "/data") });
+        spaces.map(&MapEvent { is_executable: false, ..map(1, 0x8000, "/data") });
         assert_eq!(found(&spaces, 1, 0x5008), Some((Arc::from(""), 0x5008)));
         for address in [0, 0x4fff, 0x6000, 0x8000] {
             assert_eq!(found(&spaces, 1, address), None, "{address:x}");

@@ -1,33 +1,33 @@
 //! Counts equal stacks, and names them.
 
-use super::record::Record;
+use super::record::SamplingRecord;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::Nanos;
-use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
+use pagewise_model::look::{CpuSamples, UNKNOWN_SYMBOL};
 use std::collections::HashMap;
 
 /// Samples by stack; function names are not resolved yet.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub(super) struct KernelStackCounts {
     user: u64,
     kernel: HashMap<Vec<u64>, u64>,
     lost: u64,
 }
 
-impl Stacks {
+impl KernelStackCounts {
     /// Counts `records`.
-    pub(super) fn add(&mut self, records: Vec<Record>) {
+    pub(super) fn add(&mut self, records: Vec<SamplingRecord>) {
         for record in records {
             match record {
-                Record::User => self.user += 1,
-                Record::Kernel(stack) => *self.kernel.entry(stack).or_default() += 1,
-                Record::Lost(count) => self.lost = self.lost.saturating_add(count),
+                SamplingRecord::User => self.user += 1,
+                SamplingRecord::Kernel(stack) => *self.kernel.entry(stack).or_default() += 1,
+                SamplingRecord::Lost(count) => self.lost = self.lost.saturating_add(count),
             }
         }
     }
 
     /// Resolves names. Stacks that differ only in addresses within the same functions are merged.
-    pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> Samples {
+    pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> CpuSamples {
         let mut named: HashMap<Vec<&str>, u64> = HashMap::new();
         for (stack, count) in &self.kernel {
             let names =
@@ -36,7 +36,7 @@ impl Stacks {
         }
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
         let stacks = named.into_iter().map(|(names, count)| (owned(names), count)).collect();
-        Samples { user: self.user, ..Samples::listing(stacks, period_ns, self.lost) }
+        CpuSamples { user: self.user, ..CpuSamples::listing(stacks, period_ns, self.lost) }
     }
 }
 
@@ -61,10 +61,10 @@ mod tests {
         )
         .unwrap();
         let at = |offset: u64| 0xffff_ffff_8100_0000 + offset;
-        let mut stacks = Stacks::default();
-        let copy = |place: u64| Record::Kernel(vec![at(0x100 + place), at(0x100)]);
-        stacks.add(vec![copy(4), copy(4), copy(8), Record::User, Record::Lost(3)]);
-        stacks.add(vec![Record::Kernel(vec![at(0x210)]), Record::Kernel(vec![12])]);
+        let mut stacks = KernelStackCounts::default();
+        let copy = |place: u64| SamplingRecord::Kernel(vec![at(0x100 + place), at(0x100)]);
+        stacks.add(vec![copy(4), copy(4), copy(8), SamplingRecord::User, SamplingRecord::Lost(3)]);
+        stacks.add(vec![SamplingRecord::Kernel(vec![at(0x210)]), SamplingRecord::Kernel(vec![12])]);
         let samples = stacks.resolve(&symbols, Nanos(500));
         assert_eq!((samples.user, samples.lost, samples.kernel_total()), (1, 3, 5));
         let stack = |symbols: &[&str], count| KernelStack {
@@ -86,9 +86,9 @@ mod tests {
         let text: String =
             (0..500_u64).map(|n| format!("{:x} t f{n}\n", base + n * 0x100)).collect();
         let symbols = KernelSymbols::parse(&text).unwrap();
-        let mut stacks = Stacks::default();
-        let frequent = Record::Kernel(vec![base + 0x100 * 499]);
-        stacks.add((0..500).map(|n| Record::Kernel(vec![base + n * 0x100])).collect());
+        let mut stacks = KernelStackCounts::default();
+        let frequent = SamplingRecord::Kernel(vec![base + 0x100 * 499]);
+        stacks.add((0..500).map(|n| SamplingRecord::Kernel(vec![base + n * 0x100])).collect());
         stacks.add(vec![frequent]);
         let samples = stacks.resolve(&symbols, Nanos(500));
         assert_eq!((samples.stacks.len(), samples.rest), (MOST_LISTED, 100));

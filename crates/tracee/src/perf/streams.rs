@@ -13,8 +13,8 @@ pub(super) const EVERYBODY: i32 = -1;
 
 /// The events behind the rings, by number; `K` is the kind of an event.
 #[derive(Debug)]
-pub(super) struct Streams<K> {
-    by_id: FxHashMap<u64, Stream<K>>,
+pub(super) struct EventStreams<K> {
+    by_id: FxHashMap<u64, EventStream<K>>,
     /// For each thread, the owner of the event whose records of it count. `None` if events are opened for one
     /// thread only, so that nothing can be recorded twice.
     owners: Option<FxHashMap<i32, i32>>,
@@ -23,13 +23,13 @@ pub(super) struct Streams<K> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stream<K> {
+struct EventStream<K> {
     kind: K,
     /// The thread that the event was opened for.
     owner: i32,
 }
 
-impl<K: Copy> Streams<K> {
+impl<K: Copy> EventStreams<K> {
     /// For events that are opened for one thread only, or for `many`.
     pub(super) fn new(many: bool) -> Self {
         let owners = many.then(FxHashMap::default);
@@ -38,7 +38,7 @@ impl<K: Copy> Streams<K> {
 
     /// Adds event `id`, opened for thread `owner` or for [`EVERYBODY`].
     pub(super) fn add(&mut self, id: u64, kind: K, owner: i32) {
-        self.by_id.insert(id, Stream { kind, owner });
+        self.by_id.insert(id, EventStream { kind, owner });
         if owner == EVERYBODY {
             self.has_cpus = true;
         } else if let Some(owners) = &mut self.owners {
@@ -63,7 +63,7 @@ impl<K: Copy> Streams<K> {
 
     /// Whether forks reported by event `id` count.
     pub(super) fn tells_forks(&self, id: u64) -> bool {
-        let is_of_cpu = |stream: &Stream<K>| stream.owner == EVERYBODY;
+        let is_of_cpu = |stream: &EventStream<K>| stream.owner == EVERYBODY;
         !self.has_cpus || self.by_id.get(&id).is_some_and(is_of_cpu)
     }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_thread_counts_once() {
-        let mut streams = Streams::new(true);
+        let mut streams = EventStreams::new(true);
         streams.add(1, 'b', 100);
         streams.add(2, 'b', 101);
         assert!(streams.owns(101) && !streams.owns(102));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn events_of_whole_cpus_count_beside_those_of_threads() {
-        let mut streams = Streams::new(true);
+        let mut streams = EventStreams::new(true);
         streams.add(1, 'c', EVERYBODY);
         streams.add(2, 'n', 100);
         assert!(streams.accepts(1, 7) && streams.accepts(1, 100) && streams.accepts(2, 100));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn events_of_one_thread_are_never_doubted() {
-        let mut streams = Streams::new(false);
+        let mut streams = EventStreams::new(false);
         streams.add(1, 'b', 100);
         streams.add(2, 'm', 100);
         assert!(streams.accepts(1, 100) && streams.accepts(2, 7) && streams.accepts(9, 7));

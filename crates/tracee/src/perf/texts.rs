@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Texts by number.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct NumberedTexts {
     all: Vec<Arc<str>>,
     numbers: FxHashMap<Arc<str>, u32>,
     length: u64,
@@ -14,7 +14,7 @@ pub struct Texts {
 /// Bytes per text besides its content: reference counts, and entries in the list and the map while they grow.
 const BESIDE: u64 = 144;
 
-impl Texts {
+impl NumberedTexts {
     /// The number of `text`; assigns one if it has none.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn equal_texts_have_one_number_and_one_copy() {
-        let mut texts = Texts::default();
+        let mut texts = NumberedTexts::default();
         let (first, other) = (texts.number("a"), texts.number("b"));
         assert_eq!((texts.number("a"), &*texts.get(other)), (first, "b"));
         assert!(Arc::ptr_eq(&texts.shared("a"), &texts.get(first)) && first != other);

@@ -13,7 +13,7 @@ use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, PERF_TYPE_RAW,
 };
-use pagewise_kernel::perf::{Counter, hardware_refusal};
+use pagewise_kernel::perf::{PerfCounter, hardware_refusal};
 use pagewise_kernel::proc::cpuinfo::{self, CpuInfo};
 use pagewise_model::Fact;
 use pagewise_model::look::WalkCounts;
@@ -48,10 +48,10 @@ const INTEL_NEW_MODELS: [u32; 15] =
 /// Counters in progress.
 #[derive(Debug)]
 pub struct WalkCounters {
-    cycles: Counter,
-    load: Counter,
-    store: Counter,
-    code: Counter,
+    cycles: PerfCounter,
+    load: PerfCounter,
+    store: PerfCounter,
+    code: PerfCounter,
 }
 
 impl WalkCounters {
@@ -111,12 +111,12 @@ fn walk_events(cpu: &CpuInfo) -> Fact<WalkEvents> {
     }
 }
 
-fn open(kind: u32, config: u64, pid: i32) -> Result<Counter, SysError> {
-    Counter::open(&event::attributes(kind, config), pid, -1)
+fn open(kind: u32, config: u64, pid: i32) -> Result<PerfCounter, SysError> {
+    PerfCounter::open(&event::attributes(kind, config), pid, -1)
 }
 
 /// The count, scaled to the whole enabled time; `None` if it never ran.
-fn read_scaled(counter: &Counter) -> Option<u64> {
+fn read_scaled(counter: &PerfCounter) -> Option<u64> {
     let count = counter.read().ok()?.scaled()?;
     Some(count.round() as u64)
 }

@@ -34,9 +34,9 @@ pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8]
 
 /// The remaining words of a body.
 #[derive(Debug)]
-pub struct Words<'a>(pub &'a [u8]);
+pub struct RecordWords<'a>(pub &'a [u8]);
 
-impl Iterator for Words<'_> {
+impl Iterator for RecordWords<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -46,7 +46,7 @@ impl Iterator for Words<'_> {
     }
 }
 
-impl<'a> Words<'a> {
+impl<'a> RecordWords<'a> {
     /// Number of entries of a call chain, then the entries: those of the kernel, then those of user mode,
     /// each group after a mark.
     pub fn call_chain(&mut self) -> Option<(Vec<u64>, Vec<u64>)> {
@@ -81,7 +81,7 @@ pub(super) struct CopiedStack {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Words<'_> {
+impl RecordWords<'_> {
     /// The data requested by `event::copy_stacks`; `None` for a thread without user mode.
     pub(super) fn copied_stack(&mut self) -> Option<CopiedStack> {
         if self.next()? == 0 {

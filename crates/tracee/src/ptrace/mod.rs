@@ -2,7 +2,7 @@
 //! another process.
 //!
 //! A tracer that has seized a thread must wait for its end: an unreaped zombie blocks its whole program. Two
-//! rules ensure that. A single thread of a program is held only through `inject::Held`. A tree that is traced
+//! rules ensure that. A single thread of a program is held only through `inject::HeldThread`. A tree that is traced
 //! from its first exec is served by a dedicated thread until nothing is left to wait for
 //! ([`request::wait_stops`]); then that thread ends.
 //!
@@ -19,4 +19,4 @@ pub mod stop;
 pub use memory::{read_memory, read_u64, write_memory};
 #[cfg(target_arch = "x86_64")]
 pub use regs_x86_64::{Regs, cleared, fs_base, gs_base};
-pub use stop::Stop;
+pub use stop::PtraceStop;

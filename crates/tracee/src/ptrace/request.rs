@@ -4,7 +4,7 @@
 //! passed is a local buffer. The caller is responsible for their effect on the other program.
 #![allow(unsafe_code, reason = "the system calls of this file have no safe form")]
 
-use super::stop::Stop;
+use super::stop::PtraceStop;
 use crate::ptrace::Regs;
 use libc::{c_int, c_void};
 use pagewise_kernel::error::SysError;
@@ -204,13 +204,13 @@ pub fn signal_code(tid: i32) -> Result<i32, SysError> {
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped.
-pub fn present_stop(tid: i32) -> Result<Stop, SysError> {
+pub fn present_stop(tid: i32) -> Result<PtraceStop, SysError> {
     let info = signal_info(tid)?;
     // `ptrace_notify` (kernel/signal.c) makes the code of what it reports the status of the stop.
     let is_event = info.si_code >> 8 == libc::PTRACE_EVENT_STOP;
     let is_call = info.si_signo == libc::SIGTRAP && info.si_code == libc::SIGTRAP | 0x80;
     let code = if is_event || is_call { info.si_code } else { info.si_signo };
-    Ok(Stop::decode(code << 8 | 0x7f))
+    Ok(PtraceStop::decode(code << 8 | 0x7f))
 }
 
 fn signal_info(tid: i32) -> Result<libc::siginfo_t, SysError> {
@@ -235,7 +235,7 @@ pub fn is_call_entry(tid: i32) -> Result<bool, SysError> {
 
 /// A system call: its table (`AUDIT_ARCH_*` of `<linux/audit.h>`) and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Call {
+pub struct SyscallNumber {
     pub architecture: u32,
     pub number: u64,
 }
@@ -244,12 +244,12 @@ pub struct Call {
 ///
 /// # Errors
 /// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
-pub fn call_entered(tid: i32) -> Result<Option<Call>, SysError> {
+pub fn call_entered(tid: i32) -> Result<Option<SyscallNumber>, SysError> {
     const NUMBER_AT: usize = 24;
     let info = syscall_info(tid)?;
     let number = info[NUMBER_AT..].first_chunk::<8>().map(|bytes| u64::from_ne_bytes(*bytes));
     let architecture = architecture_of(&info);
-    let call = number.map(|number| Call { architecture, number });
+    let call = number.map(|number| SyscallNumber { architecture, number });
     Ok(call.filter(|_| info[0] == SYSCALL_INFO_ENTRY))
 }
 
@@ -294,14 +294,14 @@ pub fn rseq_area(tid: i32) -> Result<Option<u64>, SysError> {
 ///
 /// # Errors
 /// ECHILD when there is nothing to wait for.
-pub fn wait(tid: i32, block: bool) -> Result<Option<(i32, Stop)>, SysError> {
+pub fn wait(tid: i32, block: bool) -> Result<Option<(i32, PtraceStop)>, SysError> {
     let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
     loop {
         let mut status = 0;
         // SAFETY: `status` is a live local that the call writes.
         let who = unsafe { libc::waitpid(tid, &raw mut status, flags) };
         if who > 0 {
-            return Ok(Some((who, Stop::decode(status))));
+            return Ok(Some((who, PtraceStop::decode(status))));
         }
         if who == 0 {
             return Ok(None);
@@ -317,7 +317,7 @@ pub fn wait(tid: i32, block: bool) -> Result<Option<(i32, Stop)>, SysError> {
 ///
 /// # Errors
 /// ECHILD when the thread is not seized by us.
-pub fn wait_stop(tid: i32) -> Result<Stop, SysError> {
+pub fn wait_stop(tid: i32) -> Result<PtraceStop, SysError> {
     loop {
         wait_id(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)?;
         // The thread may have been killed since it was seen, and its end may not be reportable yet.
@@ -333,9 +333,9 @@ pub fn wait_stop(tid: i32) -> Result<Stop, SysError> {
 ///
 /// # Errors
 /// ECHILD when the thread is not seized by us.
-pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
+pub fn poll_stop(tid: i32) -> Result<Option<PtraceStop>, SysError> {
     match wait_id(tid, libc::WSTOPPED | libc::WNOHANG) {
-        Ok(Some((_, status))) => return Ok(Some(Stop::decode(status << 8 | 0x7f))),
+        Ok(Some((_, status))) => return Ok(Some(PtraceStop::decode(status << 8 | 0x7f))),
         // A thread that has ended can no longer be waited for stops.
         Err(error) if error.errno() != Some(libc::ECHILD) => return Err(error),
         Ok(None) | Err(_) => {}
@@ -351,7 +351,7 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     if !is_own_child(tid) {
         wait_id(tid, libc::WEXITED | libc::WNOHANG)?;
     }
-    Ok(Some(Stop::Exited(0)))
+    Ok(Some(PtraceStop::Exited(0)))
 }
 
 /// Stops and ends of the threads that the calling thread has seized. Waits for the first one; returns an
@@ -363,7 +363,7 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn wait_stops() -> Result<Vec<(i32, Stop)>, SysError> {
+pub fn wait_stops() -> Result<Vec<(i32, PtraceStop)>, SysError> {
     let mut found = Vec::new();
     loop {
         match find_any_stop(if found.is_empty() { 0 } else { libc::WNOHANG }) {
@@ -382,16 +382,16 @@ pub fn wait_stops() -> Result<Vec<(i32, Stop)>, SysError> {
 ///
 /// # Errors
 /// ECHILD when nothing is seized.
-pub fn poll_any_stop() -> Result<Option<(i32, Stop)>, SysError> {
+pub fn poll_any_stop() -> Result<Option<(i32, PtraceStop)>, SysError> {
     find_any_stop(libc::WNOHANG)
 }
 
-fn find_any_stop(block: c_int) -> Result<Option<(i32, Stop)>, SysError> {
+fn find_any_stop(block: c_int) -> Result<Option<(i32, PtraceStop)>, SysError> {
     let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD | block;
     let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { return Ok(None) };
     match poll_stop(tid) {
         // Its end was consumed after it was found.
-        Err(error) if error.errno() == Some(libc::ECHILD) => Ok(Some((tid, Stop::Exited(0)))),
+        Err(error) if error.errno() == Some(libc::ECHILD) => Ok(Some((tid, PtraceStop::Exited(0)))),
         other => Ok(other?.map(|stop| (tid, stop))),
     }
 }
@@ -446,7 +446,7 @@ mod tests {
             return;
         };
         interrupt(pid).unwrap();
-        assert_eq!(wait_stop(pid).unwrap(), Stop::Interrupted);
+        assert_eq!(wait_stop(pid).unwrap(), PtraceStop::Interrupted);
         match get_xstate(pid) {
             Ok(state) => {
                 let mut room = vec![0_u8; MOST_XSTATE];
@@ -469,11 +469,11 @@ mod tests {
         let Some((mut child, pid)) = waiting::seized_cat(test) else { return };
         assert_eq!(poll_stop(pid).unwrap(), None);
         interrupt(pid).unwrap();
-        assert_eq!(wait_stop(pid).unwrap(), Stop::Interrupted);
+        assert_eq!(wait_stop(pid).unwrap(), PtraceStop::Interrupted);
         assert_eq!(poll_stop(pid).unwrap(), None, "a stop is reported once");
         child.kill().unwrap();
         assert!(wait_stop(pid).unwrap().is_end());
-        assert!(poll_stop(pid).unwrap().is_some_and(Stop::is_end));
+        assert!(poll_stop(pid).unwrap().is_some_and(PtraceStop::is_end));
         assert!(!child.wait().unwrap().success());
     }
 }

@@ -5,7 +5,7 @@ use libc::c_int;
 
 /// Why `waitpid` reported a seized thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum PtraceStop {
     /// The thread has ended with this exit status.
     Exited(i32),
     /// The thread was ended by this signal.
@@ -34,7 +34,7 @@ pub enum Stop {
     Other(c_int),
 }
 
-impl Stop {
+impl PtraceStop {
     /// Decodes a wait status.
     #[must_use]
     pub fn decode(status: c_int) -> Self {
@@ -77,24 +77,39 @@ mod tests {
 
     #[test]
     fn statuses_decode() {
-        assert_eq!(Stop::decode(3 << 8), Stop::Exited(3));
-        assert_eq!(Stop::decode(libc::SIGKILL), Stop::Killed(libc::SIGKILL));
-        assert_eq!(Stop::decode(event(0, libc::SIGUSR1)), Stop::Signal(libc::SIGUSR1));
-        assert_eq!(Stop::decode(event(0, libc::SIGTRAP)), Stop::Signal(libc::SIGTRAP));
-        assert_eq!(Stop::decode(event(0, libc::SIGTRAP | 0x80)), Stop::Syscall);
-        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP)), Stop::Interrupted);
+        assert_eq!(PtraceStop::decode(3 << 8), PtraceStop::Exited(3));
+        assert_eq!(PtraceStop::decode(libc::SIGKILL), PtraceStop::Killed(libc::SIGKILL));
+        assert_eq!(PtraceStop::decode(event(0, libc::SIGUSR1)), PtraceStop::Signal(libc::SIGUSR1));
+        assert_eq!(PtraceStop::decode(event(0, libc::SIGTRAP)), PtraceStop::Signal(libc::SIGTRAP));
+        assert_eq!(PtraceStop::decode(event(0, libc::SIGTRAP | 0x80)), PtraceStop::Syscall);
         assert_eq!(
-            Stop::decode(event(libc::PTRACE_EVENT_STOP, libc::SIGTSTP)),
-            Stop::Group(libc::SIGTSTP)
+            PtraceStop::decode(event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP)),
+            PtraceStop::Interrupted
+        );
+        assert_eq!(
+            PtraceStop::decode(event(libc::PTRACE_EVENT_STOP, libc::SIGTSTP)),
+            PtraceStop::Group(libc::SIGTSTP)
         );
         for made in [libc::PTRACE_EVENT_FORK, libc::PTRACE_EVENT_CLONE] {
-            assert_eq!(Stop::decode(event(made, libc::SIGTRAP)), Stop::Child);
+            assert_eq!(PtraceStop::decode(event(made, libc::SIGTRAP)), PtraceStop::Child);
         }
-        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_VFORK, libc::SIGTRAP)), Stop::Vfork);
-        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_EXIT, libc::SIGTRAP)), Stop::Exit);
-        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_EXEC, libc::SIGTRAP)), Stop::Exec);
-        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_SECCOMP, libc::SIGTRAP)), Stop::Seccomp);
-        assert_eq!(Stop::decode(event(99, libc::SIGTRAP)), Stop::Other(99));
-        assert!(Stop::decode(0).is_end() && !Stop::decode(event(0, 5)).is_end());
+        assert_eq!(
+            PtraceStop::decode(event(libc::PTRACE_EVENT_VFORK, libc::SIGTRAP)),
+            PtraceStop::Vfork
+        );
+        assert_eq!(
+            PtraceStop::decode(event(libc::PTRACE_EVENT_EXIT, libc::SIGTRAP)),
+            PtraceStop::Exit
+        );
+        assert_eq!(
+            PtraceStop::decode(event(libc::PTRACE_EVENT_EXEC, libc::SIGTRAP)),
+            PtraceStop::Exec
+        );
+        assert_eq!(
+            PtraceStop::decode(event(libc::PTRACE_EVENT_SECCOMP, libc::SIGTRAP)),
+            PtraceStop::Seccomp
+        );
+        assert_eq!(PtraceStop::decode(event(99, libc::SIGTRAP)), PtraceStop::Other(99));
+        assert!(PtraceStop::decode(0).is_end() && !PtraceStop::decode(event(0, 5)).is_end());
     }
 }

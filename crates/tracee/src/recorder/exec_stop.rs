@@ -5,8 +5,8 @@
 //! the image is built, before its first instruction), is read, and is then released for good. Cost: 20-60 us,
 //! once.
 
-use crate::launch::{LaunchError, Running, Suspended};
-use crate::ptrace::{Stop, request};
+use crate::launch::{LaunchError, RunningProgram, SuspendedProgram};
+use crate::ptrace::{PtraceStop, request};
 use crate::wait;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::stat;
@@ -14,7 +14,9 @@ use pagewise_model::Fact;
 use pagewise_model::fault::ExecCounts;
 
 /// Releases the child, so that it executes its program, and reads the counts on the way.
-pub(crate) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), LaunchError> {
+pub(crate) fn release(
+    child: SuspendedProgram,
+) -> Result<(RunningProgram, Fact<ExecCounts>), LaunchError> {
     let pid = child.pid();
     if let Err(error) = request::seize(pid, libc::PTRACE_O_TRACEEXEC) {
         return Ok((child.release()?, Fact::Missing(error.to_string())));
@@ -40,13 +42,13 @@ pub(crate) fn counts(pid: i32) -> Result<ExecCounts, SysError> {
 fn await_exec(pid: i32) -> Result<ExecCounts, SysError> {
     loop {
         match request::wait_stop(pid)? {
-            Stop::Exec => {
+            PtraceStop::Exec => {
                 let counts = counts(pid);
                 request::detach(pid, 0)?;
                 return counts;
             }
-            Stop::Signal(signal) => request::cont(pid, signal)?,
-            Stop::Group(_) => request::listen(pid)?,
+            PtraceStop::Signal(signal) => request::cont(pid, signal)?,
+            PtraceStop::Group(_) => request::listen(pid)?,
             stop if stop.is_end() => {
                 let subject = format!("process {pid}");
                 return Err(SysError::new("execve", subject, rustix::io::Errno::SRCH));

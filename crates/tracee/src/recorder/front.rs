@@ -1,17 +1,18 @@
 //! The front's side: starts the recorder, requests the recording, and fetches the result.
 
-use super::calls::Followed;
-use super::{Request, Response};
+use super::calls::FollowOutcome;
+use super::{RecorderRequest, RecorderResponse};
 use crate::launch::LaunchError;
-use crate::perf::faults::{Before, Refusal};
-use crate::target::{Target, Until};
+use crate::perf::faults::{InitialCounts, RecordingRefusal};
+use crate::target::{RecordingCourse, TargetProcess};
 use pagewise_kernel::clock;
-use pagewise_kernel::helper::{self, Session};
-use pagewise_model::fault::event::Move;
+use pagewise_kernel::helper::{self, HelperSession};
+use pagewise_model::fault::event::MremapEvent;
 use pagewise_model::fault::{
-    Attached, Ending, Fault, FaultReport, MemorySites, Names, ResidentPages, Stacks, Wanted,
+    AttachedProcess, FaultNames, FaultRecordingOptions, FaultReport, MemorySites, PageFault,
+    RecordingEnd, ResidentPages, StackRecording,
 };
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Fact, Nanos};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,7 +26,7 @@ pub enum RecordError {
     Launch(#[from] LaunchError),
     /// Faults cannot be recorded here. The program has not run.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] RecordingRefusal),
     /// The process to attach to has ended.
     #[error("process {0} has ended")]
     Gone(i32),
@@ -37,17 +38,17 @@ pub enum RecordError {
     Died(io::Error),
 }
 
-type Line = helper::Line<Request, Response>;
+type Line = helper::HelperChannel<RecorderRequest, RecorderResponse>;
 
 /// A recorder process. Dropping this ends it.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct FaultRecorder {
     /// `None` once the recorder is to end.
     line: Option<Line>,
     child: Child,
 }
 
-impl Recorder {
+impl FaultRecorder {
     /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor.
     ///
     /// # Errors
@@ -55,7 +56,7 @@ impl Recorder {
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> Result<Self, RecordError> {
         let mut command = Command::new(exe);
         command.args(args);
-        let (line, child) = Line::start(command, Session::Own).map_err(RecordError::Start)?;
+        let (line, child) = Line::start(command, HelperSession::Own).map_err(RecordError::Start)?;
         Ok(Self { line: Some(line), child })
     }
 
@@ -70,40 +71,44 @@ impl Recorder {
     }
 
     /// Starts recording process `pid`, which has not executed its program yet.
-    pub(crate) fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
-        self.begin(&Request::Attach { pid, wanted }).map(drop)
+    pub(crate) fn attach(
+        &self,
+        pid: i32,
+        wanted: FaultRecordingOptions,
+    ) -> Result<(), RecordError> {
+        self.begin(&RecorderRequest::Attach { pid, wanted }).map(drop)
     }
 
     /// Starts the recording. Returns the counts from before.
-    fn begin(&self, request: &Request) -> Result<Before, RecordError> {
+    fn begin(&self, request: &RecorderRequest) -> Result<InitialCounts, RecordError> {
         let answer = || {
             let line = self.line()?;
             line.send(request)?;
             line.answer()
         };
         match answer().map_err(RecordError::Start)? {
-            Response::Attached(before) => Ok(before),
-            Response::Refused(refusal) => Err(refusal.into()),
+            RecorderResponse::Attached(before) => Ok(before),
+            RecorderResponse::Refused(refusal) => Err(refusal.into()),
             other => Err(RecordError::Start(out_of_place(&other))),
         }
     }
 
     /// Reports a move of pages by a thread that is stopped.
-    pub(crate) fn moved(&self, moved: Move) -> io::Result<()> {
-        self.tell(&Request::Moved(moved))
+    pub(crate) fn moved(&self, moved: MremapEvent) -> io::Result<()> {
+        self.tell(&RecorderRequest::Moved(moved))
     }
 
     /// Reports these pages as resident. Their processes are stopped.
     pub(crate) fn hold(&self, resident: Vec<ResidentPages>) -> io::Result<()> {
-        self.tell(&Request::Hold(resident))
+        self.tell(&RecorderRequest::Hold(resident))
     }
 
     /// Sends a request that the recorder only confirms.
-    fn tell(&self, request: &Request) -> io::Result<()> {
+    fn tell(&self, request: &RecorderRequest) -> io::Result<()> {
         let line = self.line()?;
         line.send(request)?;
         match line.answer()? {
-            Response::Taken => Ok(()),
+            RecorderResponse::Taken => Ok(()),
             other => Err(out_of_place(&other)),
         }
     }
@@ -111,9 +116,9 @@ impl Recorder {
     /// Ends the recording and fetches which code touched the pages held last.
     fn memory_sites(&self) -> io::Result<MemorySites> {
         let line = self.line()?;
-        line.send(&Request::Sites)?;
+        line.send(&RecorderRequest::Sites)?;
         match line.answer()? {
-            Response::Sites(sites) => Ok(*sites),
+            RecorderResponse::Sites(sites) => Ok(*sites),
             other => Err(out_of_place(&other)),
         }
     }
@@ -121,26 +126,26 @@ impl Recorder {
     /// Fetches the result of the recording. Each part of the fault list goes to `take`.
     pub(crate) fn conclude(
         &self,
-        ending: Ending,
-        take: &mut dyn FnMut(&Names, Vec<Fault>),
+        ending: RecordingEnd,
+        take: &mut dyn FnMut(&FaultNames, Vec<PageFault>),
     ) -> io::Result<FaultReport> {
         let line = self.line()?;
-        line.send(&Request::Conclude(Box::new(ending)))?;
+        line.send(&RecorderRequest::Conclude(Box::new(ending)))?;
         let (report, names) = match line.answer()? {
-            Response::Report { report, names } => (report, names),
+            RecorderResponse::Report { report, names } => (report, names),
             other => return Err(out_of_place(&other)),
         };
         loop {
             match line.answer()? {
-                Response::Faults(faults) => take(&names, faults),
-                Response::End => return Ok(*report),
+                RecorderResponse::Faults(faults) => take(&names, faults),
+                RecorderResponse::End => return Ok(*report),
                 other => return Err(out_of_place(&other)),
             }
         }
     }
 }
 
-impl Drop for Recorder {
+impl Drop for FaultRecorder {
     fn drop(&mut self) {
         drop(self.line.take());
         // The recorder ends by itself when its connection closes.
@@ -148,25 +153,25 @@ impl Drop for Recorder {
     }
 }
 
-fn out_of_place(response: &Response) -> io::Error {
+fn out_of_place(response: &RecorderResponse) -> io::Error {
     let text = match response {
-        Response::Attached(_) => "attached",
-        Response::Refused(_) => "refused",
-        Response::Taken => "taken",
-        Response::Sites(_) => "sites",
-        Response::Report { .. } => "report",
-        Response::Faults(_) => "faults",
-        Response::End => "end",
+        RecorderResponse::Attached(_) => "attached",
+        RecorderResponse::Refused(_) => "refused",
+        RecorderResponse::Taken => "taken",
+        RecorderResponse::Sites(_) => "sites",
+        RecorderResponse::Report { .. } => "report",
+        RecorderResponse::Faults(_) => "faults",
+        RecorderResponse::End => "end",
     };
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected message `{text}`"))
 }
 
 /// Only sums with times.
-const WANTED: Wanted = Wanted {
+const WANTED: FaultRecordingOptions = FaultRecordingOptions {
     list: false,
     latency: true,
     calls: false,
-    stacks: Stacks::None,
+    stacks: StackRecording::None,
     names: false,
     debug_files: false,
     exact: false,
@@ -176,9 +181,9 @@ const WANTED: Wanted = Wanted {
 
 /// Attribution of each page to the code that touched it, with many stacks. `made_maps`: interpreters were
 /// asked for maps of their code.
-const fn for_sites(made_maps: bool) -> Wanted {
-    let stacks = Stacks::Periodic;
-    Wanted { latency: false, stacks, names: true, made_maps, sites: true, ..WANTED }
+const fn for_sites(made_maps: bool) -> FaultRecordingOptions {
+    let stacks = StackRecording::Periodic;
+    FaultRecordingOptions { latency: false, stacks, names: true, made_maps, sites: true, ..WANTED }
 }
 
 /// A recording beside a run that is also made for other figures (`run`, `passthrough`), or the reason why
@@ -187,9 +192,9 @@ const fn for_sites(made_maps: bool) -> Wanted {
 /// A recording that is not possible never fails the run: it is missing, with its reason. The recorder is not
 /// part of the program's tree: limits do not count it, and the kill at the end spares it.
 #[derive(Debug)]
-pub(crate) struct Recording(Fact<Recorder>);
+pub(crate) struct FaultRecording(Fact<FaultRecorder>);
 
-impl Recording {
+impl FaultRecording {
     /// Starts a recorder with `command` and lets it record process `pid`, which must not have executed its
     /// program yet.
     pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
@@ -201,12 +206,12 @@ impl Recording {
         Self::of(command, pid, for_sites(made_maps))
     }
 
-    fn of(command: &[OsString], pid: i32, wanted: Wanted) -> Self {
+    fn of(command: &[OsString], pid: i32, wanted: FaultRecordingOptions) -> Self {
         let Some((exe, args)) = command.split_first() else {
             return Self(Fact::missing("not requested in this run"));
         };
-        let start = || -> Result<Recorder, RecordError> {
-            let recorder = Recorder::start(exe, args)?;
+        let start = || -> Result<FaultRecorder, RecordError> {
+            let recorder = FaultRecorder::start(exe, args)?;
             recorder.attach(pid, wanted)?;
             Ok(recorder)
         };
@@ -215,11 +220,11 @@ impl Recording {
 
     /// Process id of the recorder.
     pub(crate) fn pid(&self) -> Option<i32> {
-        self.0.known().map(Recorder::pid)
+        self.0.known().map(FaultRecorder::pid)
     }
 
     /// Sends a request to the recorder. If that fails, the recording is missing from then on.
-    pub(crate) fn ask(&mut self, what: impl FnOnce(&Recorder) -> io::Result<()>) {
+    pub(crate) fn ask(&mut self, what: impl FnOnce(&FaultRecorder) -> io::Result<()>) {
         if let Fact::Known(recorder) = &self.0
             && let Err(error) = what(recorder)
         {
@@ -233,13 +238,13 @@ impl Recording {
     }
 
     /// The recording of the program, which has ended with this `usage`.
-    pub(crate) fn conclude(self, usage: &Usage) -> Fact<FaultReport> {
+    pub(crate) fn conclude(self, usage: &ProgramUsage) -> Fact<FaultReport> {
         let recorder = match self.0 {
             Fact::Known(recorder) => recorder,
             Fact::Missing(why) => return Fact::Missing(why),
         };
-        let followed = Followed::at_exec(Fact::missing("not read in this run"));
-        let ending = Ending::of_started(usage.clone(), followed.exec, followed.calls);
+        let followed = FollowOutcome::at_exec(Fact::missing("not read in this run"));
+        let ending = RecordingEnd::of_started(usage.clone(), followed.exec, followed.calls);
         Fact::from(recorder.conclude(ending, &mut |_, _| {}).map_err(RecordError::Died))
     }
 }
@@ -249,18 +254,18 @@ impl Recording {
 /// # Errors
 /// [`RecordError`] when it cannot be recorded. The target runs on either way.
 pub fn record_running(
-    target: &Target,
-    recorder: &Recorder,
-    wanted: Wanted,
-    until: &Until<'_>,
-    take: &mut dyn FnMut(&Names, Vec<Fault>),
+    target: &TargetProcess,
+    recorder: &FaultRecorder,
+    wanted: FaultRecordingOptions,
+    until: &RecordingCourse<'_>,
+    take: &mut dyn FnMut(&FaultNames, Vec<PageFault>),
 ) -> Result<FaultReport, RecordError> {
     let pid = target.pid();
-    let attached = recorder.begin(&Request::AttachRunning { pid, wanted });
+    let attached = recorder.begin(&RecorderRequest::AttachRunning { pid, wanted });
     if target.has_ended() && attached.is_err() {
         return Err(RecordError::Gone(pid));
     }
-    let Before { faults: before, threads } = attached?;
+    let InitialCounts { faults: before, threads } = attached?;
     (until.begun)(threads);
     let start = clock::now();
     let has_ended = target.attend(until);
@@ -271,13 +276,13 @@ pub fn record_running(
         None => Fact::missing("its counters could not be read at the start"),
     };
     let ran_before = "the process was running already";
-    let ending = Ending {
+    let ending = RecordingEnd {
         wall_ns,
         usage: Fact::missing(ran_before),
         counted_faults,
         exec: Fact::missing(ran_before),
         calls: Fact::missing(ran_before),
-        attached: Some(Attached { pid, threads, has_ended }),
+        attached: Some(AttachedProcess { pid, threads, has_ended }),
         until_ns: Some(until),
     };
     recorder.conclude(ending, take).map_err(RecordError::Died)

@@ -8,12 +8,12 @@
 //! large ends them and not the supervisor. The supervisor listens meanwhile, and ends them if the front says
 //! so or is gone.
 
-use super::Conditioned;
+use super::ConditioningCost;
 use crate::child;
 use crate::launch::LaunchError;
 use crate::wait;
 use pagewise_model::units::{Bytes, Nanos};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::num::NonZero;
@@ -28,13 +28,13 @@ const LEAST_SHARE: usize = 64 << 20;
 
 /// Sizes of the pages that are touched.
 #[derive(Debug, Clone, Copy)]
-struct Steps {
+struct TouchSizes {
     page: usize,
     /// The largest transparent huge page; 0 if there are none.
     huge: usize,
 }
 
-impl Steps {
+impl TouchSizes {
     fn read() -> Self {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(0);
         let huge = pagewise_kernel::thp::huge_page_size().map_or(0, |page| size(page.bytes()));
@@ -46,11 +46,11 @@ impl Steps {
 pub(super) fn touch_and_free(
     bytes: Bytes,
     stop: BorrowedFd<'_>,
-) -> Result<Option<Conditioned>, LaunchError> {
+) -> Result<Option<ConditioningCost>, LaunchError> {
     let subject = || format!("{bytes} of fresh memory");
     let len = usize::try_from(bytes.0)
         .map_err(|_| LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM))?;
-    let steps = Steps::read();
+    let steps = TouchSizes::read();
     let start = Instant::now();
     let (reader, writer) = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
     let parent = std::process::id();
@@ -77,10 +77,10 @@ pub(super) fn touch_and_free(
     if stopped? {
         return Ok(None);
     }
-    if used.iter().any(|used| used.ended != Ended::Exited(0)) {
+    if used.iter().any(|used| used.ended != ProgramEnd::Exited(0)) {
         return Err(LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM));
     }
-    Ok(Some(Conditioned {
+    Ok(Some(ConditioningCost {
         wall_ns: Nanos::from(start.elapsed()),
         sys_ns: Nanos(used.iter().map(|used| used.sys_ns.0).sum()),
         faults: used.iter().map(|used| used.minor_faults).sum(),
@@ -89,7 +89,7 @@ pub(super) fn touch_and_free(
 
 /// Splits `len` bytes into the share of each process, one per CPU: the host needs longer than the guest and
 /// serves two CPUs at once.
-fn shares(len: usize, steps: Steps) -> Vec<usize> {
+fn shares(len: usize, steps: TouchSizes) -> Vec<usize> {
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
     let each = len.div_ceil(cpus.min(MOST_PROCESSES)).max(LEAST_SHARE);
     let each = each.next_multiple_of(steps.huge.max(steps.page));
@@ -115,7 +115,7 @@ fn is_stopped(children: &[i32], stop: BorrowedFd<'_>) -> Result<bool, LaunchErro
 
 /// Runs a touching process. It keeps its memory until all have closed the pipe's `writer`: otherwise another
 /// process could get freed memory instead of fresh memory. Never returns.
-fn live(len: usize, steps: Steps, parent: u32, [reader, writer]: [RawFd; 2]) -> ! {
+fn live(len: usize, steps: TouchSizes, parent: u32, [reader, writer]: [RawFd; 2]) -> ! {
     let mut done = false;
     if wait::die_with(parent).is_ok() {
         child::raise_oom_score(c"1000");
@@ -149,7 +149,7 @@ fn map(len: usize) -> Option<*mut u8> {
 }
 
 /// Makes every page of the mapping of `len` bytes at `first` present. Always true.
-fn touch(first: *mut u8, len: usize, steps: Steps) -> bool {
+fn touch(first: *mut u8, len: usize, steps: TouchSizes) -> bool {
     let mut offset = 0;
     while offset < len {
         let aligned = steps.huge > 0 && first.addr().wrapping_add(offset) % steps.huge == 0;
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_page_is_there_with_and_without_huge_ones() {
-        let steps = Steps::read();
+        let steps = TouchSizes::read();
         let len = 5 * steps.huge.max(1 << 20) + 3 * steps.page;
         let absent = |first, len| {
             let pages = (0..len).step_by(steps.page);
@@ -195,7 +195,7 @@ mod tests {
         for (steps, advice) in [
             (steps, libc::MADV_HUGEPAGE),
             (steps, libc::MADV_NOHUGEPAGE),
-            (Steps { huge: 0, ..steps }, libc::MADV_HUGEPAGE),
+            (TouchSizes { huge: 0, ..steps }, libc::MADV_HUGEPAGE),
         ] {
             let first = map(len).unwrap();
             // SAFETY: advice on the mapping just made.

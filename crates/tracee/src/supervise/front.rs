@@ -1,10 +1,12 @@
 //! The front's side: starts the supervisor and asks it for runs.
 
-use super::{Accounted, Conditioned, Request, Response, SuperviseError};
-use crate::launch::{Launch, LaunchError};
-use crate::run::Finished;
-use pagewise_kernel::helper::{self, Session};
-use pagewise_model::look::Traced;
+use super::{
+    AccountedRun, ConditioningCost, SuperviseError, SupervisorRequest, SupervisorResponse,
+};
+use crate::launch::{LaunchError, ProgramLaunch};
+use crate::run::FinishedRun;
+use pagewise_kernel::helper::{self, HelperSession};
+use pagewise_model::look::TracedLook;
 use pagewise_model::units::Bytes;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,11 +16,11 @@ use std::time::Duration;
 /// How long supervisor and guard may take to end what was started, once asked to go.
 const GO_PATIENCE: Duration = Duration::from_secs(22);
 
-type Line = helper::Line<Request, Response>;
+type Line = helper::HelperChannel<SupervisorRequest, SupervisorResponse>;
 
 /// A supervisor and its guard. Dropping this ends them and everything they started.
 #[derive(Debug)]
-pub struct Supervisor {
+pub struct RunSupervisor {
     /// `None` once both have ended or are to end.
     line: Option<Line>,
     /// The guard.
@@ -26,7 +28,7 @@ pub struct Supervisor {
     pid: i32,
 }
 
-impl Supervisor {
+impl RunSupervisor {
     /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor.
     ///
     /// # Errors
@@ -35,11 +37,11 @@ impl Supervisor {
         let failed = |what: &str, e: io::Error| SuperviseError::Start(format!("{what}: {e}"));
         let mut command = Command::new(exe);
         command.args(args);
-        let (ours, child) =
-            Line::start(command, Session::Own).map_err(|e| failed(&exe.to_string_lossy(), e))?;
+        let (ours, child) = Line::start(command, HelperSession::Own)
+            .map_err(|e| failed(&exe.to_string_lossy(), e))?;
         let mut supervisor = Self { line: Some(ours), child, pid: 0 };
-        match supervisor.ask(&Request::Ping, &|| false) {
-            Ok(Response::Pong { pid }) => {
+        match supervisor.ask(&SupervisorRequest::Ping, &|| false) {
+            Ok(SupervisorResponse::Pong { pid }) => {
                 supervisor.pid = pid;
                 Ok(supervisor)
             }
@@ -61,9 +63,9 @@ impl Supervisor {
     /// [`SuperviseError`]; then no process of the program is left alive.
     pub fn run(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError> {
+    ) -> Result<FinishedRun, SuperviseError> {
         self.begin(launch)?;
         self.end(interrupted)
     }
@@ -72,9 +74,9 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::run`], when the request cannot be sent.
-    pub fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
+    pub fn begin(&mut self, launch: &ProgramLaunch) -> Result<(), SuperviseError> {
         self.line()?
-            .begin(&Request::Run(Box::new(launch.clone())))
+            .begin(&SupervisorRequest::Run(Box::new(launch.clone())))
             .map_err(|error| SuperviseError::OutOfPlace(error.to_string()))
     }
 
@@ -82,9 +84,9 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError> {
+    pub fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<FinishedRun, SuperviseError> {
         match self.answer(interrupted)? {
-            Response::Finished(finished) => Ok(*finished),
+            SupervisorResponse::Finished(finished) => Ok(*finished),
             other => Err(refusal(other)),
         }
     }
@@ -96,16 +98,16 @@ impl Supervisor {
     /// run. Then none of its processes is left alive.
     pub fn traced(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         scratch: &[PathBuf],
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Traced, SuperviseError> {
+    ) -> Result<TracedLook, SuperviseError> {
         let scratch = scratch.iter().map(|p| p.clone().into_os_string()).collect();
-        let request = Request::Traced { launch: Box::new(launch.clone()), scratch };
+        let request = SupervisorRequest::Traced { launch: Box::new(launch.clone()), scratch };
         match self.ask(&request, interrupted)? {
-            Response::Traced(traced) => Ok(*traced),
-            Response::NotTraced(why) => Err(SuperviseError::Trace(why)),
-            Response::UsesInput { call, effects } => {
+            SupervisorResponse::Traced(traced) => Ok(*traced),
+            SupervisorResponse::NotTraced(why) => Err(SuperviseError::Trace(why)),
+            SupervisorResponse::UsesInput { call, effects } => {
                 Err(SuperviseError::UsesInput { call, effects })
             }
             other => Err(refusal(other)),
@@ -118,12 +120,12 @@ impl Supervisor {
     /// [`SuperviseError::Trace`] when it cannot be traced. Then none of its processes is left alive.
     pub fn accounted(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Accounted, SuperviseError> {
-        match self.ask(&Request::Account(Box::new(launch.clone())), interrupted)? {
-            Response::Accounted(accounted) => Ok(*accounted),
-            Response::NotTraced(why) => Err(SuperviseError::Trace(why)),
+    ) -> Result<AccountedRun, SuperviseError> {
+        match self.ask(&SupervisorRequest::Account(Box::new(launch.clone())), interrupted)? {
+            SupervisorResponse::Accounted(accounted) => Ok(*accounted),
+            SupervisorResponse::NotTraced(why) => Err(SuperviseError::Trace(why)),
             other => Err(refusal(other)),
         }
     }
@@ -136,18 +138,18 @@ impl Supervisor {
         &mut self,
         bytes: Bytes,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Conditioned, SuperviseError> {
-        match self.ask(&Request::Condition { bytes }, interrupted)? {
-            Response::Conditioned(done) => Ok(done),
+    ) -> Result<ConditioningCost, SuperviseError> {
+        match self.ask(&SupervisorRequest::Condition { bytes }, interrupted)? {
+            SupervisorResponse::Conditioned(done) => Ok(done),
             other => Err(refusal(other)),
         }
     }
 
     fn ask(
         &mut self,
-        request: &Request,
+        request: &SupervisorRequest,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Response, SuperviseError> {
+    ) -> Result<SupervisorResponse, SuperviseError> {
         let begun = self.line()?.begin(request);
         begun.map_err(|error| SuperviseError::OutOfPlace(error.to_string()))?;
         self.answer(interrupted)
@@ -157,16 +159,20 @@ impl Supervisor {
         self.line.as_ref().ok_or_else(|| SuperviseError::Lost { how: "earlier".into() })
     }
 
-    fn answer(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Response, SuperviseError> {
-        match self.line()?.wait(&Request::Stop, interrupted) {
-            Ok(Some((Response::Orphaned { how, killed, alive }, _))) => {
+    fn answer(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<SupervisorResponse, SuperviseError> {
+        match self.line()?.wait(&SupervisorRequest::Stop, interrupted) {
+            Ok(Some((SupervisorResponse::Orphaned { how, killed, alive }, _))) => {
                 self.bury();
                 Err(SuperviseError::Died { how, killed, alive })
             }
             // Remaining processes are a more important result than the user's request to stop.
-            Ok(Some((Response::Failed(error @ LaunchError::Unkillable { .. }), true))) => {
-                Err(SuperviseError::Launch(error))
-            }
+            Ok(Some((
+                SupervisorResponse::Failed(error @ LaunchError::Unkillable { .. }),
+                true,
+            ))) => Err(SuperviseError::Launch(error)),
             Ok(Some((_, true))) => Err(SuperviseError::Interrupted),
             Ok(Some((response, false))) => Ok(response),
             Ok(None) => Err(SuperviseError::Lost { how: self.bury() }),
@@ -182,7 +188,7 @@ impl Supervisor {
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for RunSupervisor {
     fn drop(&mut self) {
         let Some(line) = self.line.take() else { return };
         // Closing this side tells the supervisor to go. The other side closes when both have ended.
@@ -195,11 +201,11 @@ impl Drop for Supervisor {
 }
 
 /// Converts an unexpected answer to an error.
-fn refusal(response: Response) -> SuperviseError {
+fn refusal(response: SupervisorResponse) -> SuperviseError {
     match response {
-        Response::Failed(error) => SuperviseError::Launch(error),
-        Response::Stopped => SuperviseError::Interrupted,
-        Response::Unsendable(why) => SuperviseError::Unsendable(why),
+        SupervisorResponse::Failed(error) => SuperviseError::Launch(error),
+        SupervisorResponse::Stopped => SuperviseError::Interrupted,
+        SupervisorResponse::Unsendable(why) => SuperviseError::Unsendable(why),
         other => SuperviseError::OutOfPlace(format!("{other:?}")),
     }
 }

@@ -8,30 +8,30 @@
 //! Not covered: all three, or supervisor and guard, killed before one of them can act. The program's first
 //! process then still dies with the supervisor; processes that it had started live on.
 
-use super::Response;
+use super::SupervisorResponse;
 use super::server::Line;
-use crate::descendants::{self, Except};
+use crate::descendants::{self, ExceptedChildren};
 use crate::wait;
 use pagewise_kernel::{SysError, title};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 
 /// Name of the guard in process lists.
 const NAME: &std::ffi::CStr = c"experiment-end";
 
 /// Which of the two processes continues after [`split`].
-pub(super) enum Part {
+pub(super) enum SplitRole {
     Supervisor,
     /// The guard of the supervisor with this process id.
     Guard(i32),
 }
 
 /// Splits this process in two. It must have one thread.
-pub(super) fn split() -> Result<Part, SysError> {
+pub(super) fn split() -> Result<SplitRole, SysError> {
     // SAFETY: the process has one thread, so the child cannot find a lock held by another.
     match unsafe { libc::fork() } {
         -1 => Err(SysError::last("fork", "the supervisor")),
-        0 => Ok(Part::Supervisor),
-        pid => Ok(Part::Guard(pid)),
+        0 => Ok(SplitRole::Supervisor),
+        pid => Ok(SplitRole::Guard(pid)),
     }
 }
 
@@ -39,10 +39,10 @@ pub(super) fn split() -> Result<Part, SysError> {
 pub(super) fn serve(supervisor: i32, line: &Line) {
     title::set(NAME);
     let how = wait::reap(supervisor).map(|(status, _)| wait::ended(status));
-    let left = descendants::end_all(&Except::default());
-    if !matches!(how, Ok(Ended::Exited(_))) {
+    let left = descendants::end_all(&ExceptedChildren::default());
+    if !matches!(how, Ok(ProgramEnd::Exited(_))) {
         let how = how.map_or_else(|error| error.to_string(), |ended| ended.to_string());
-        let told = Response::Orphaned { how, killed: left.killed, alive: left.alive };
+        let told = SupervisorResponse::Orphaned { how, killed: left.killed, alive: left.alive };
         // A front that is gone needs no answer.
         let _gone = line.send(&told);
     }

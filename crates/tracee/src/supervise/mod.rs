@@ -6,12 +6,12 @@
 //! it kills everything it started and exits.
 //!
 //! The protocol is in `pagewise_kernel::helper`, with one request at a time. While one runs, the front may
-//! send [`Request::Stop`]. The supervisor has its own session and ignores SIGINT, SIGTERM, SIGHUP and
+//! send [`SupervisorRequest::Stop`]. The supervisor has its own session and ignores SIGINT, SIGTERM, SIGHUP and
 //! SIGQUIT: only the front decides. If the supervisor itself is killed, its programs die with it
 //! (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
 //!
 //! This module knows neither how a traced run is recorded nor what an account of memory is. The code that
-//! starts the supervisor passes [`Looks`] and a maker of watchers.
+//! starts the supervisor passes [`TraceFunctions`] and a maker of watchers.
 //!
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
@@ -21,34 +21,34 @@ mod guard;
 mod server;
 mod traced;
 
-pub use front::Supervisor;
+pub use front::RunSupervisor;
 pub use server::serve;
-pub use traced::{Looks, TakeAccount, TakeLook};
+pub use traced::{TakeAccount, TakeLook, TraceFunctions};
 
-use crate::launch::{Launch, LaunchError, Survivor};
+use crate::launch::{LaunchError, ProgramLaunch, SurvivingProcess};
 use crate::launch_error::named;
-use crate::run::Finished;
-use pagewise_model::look::{SideEffect, Traced};
+use crate::run::FinishedRun;
+use pagewise_model::look::{SideEffect, TracedLook};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::units::{Bytes, Nanos};
-use pagewise_model::usage::Ended;
+use pagewise_model::usage::ProgramEnd;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
 /// A request of the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum SupervisorRequest {
     /// Run this to its end.
-    Run(Box<Launch>),
+    Run(Box<ProgramLaunch>),
     /// Run this to its end under tracing.
     Traced {
-        launch: Box<Launch>,
+        launch: Box<ProgramLaunch>,
         /// Directories in which effects do not count.
         scratch: Vec<OsString>,
     },
     /// Run this to its end, and account for its memory at its peak.
-    Account(Box<Launch>),
+    Account(Box<ProgramLaunch>),
     /// Touch and free this much fresh memory.
     Condition { bytes: Bytes },
     /// Answer with `Pong`.
@@ -60,13 +60,13 @@ pub enum Request {
 /// An answer of the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Response {
+pub enum SupervisorResponse {
     /// The run came to its end.
-    Finished(Box<Finished>),
+    Finished(Box<FinishedRun>),
     /// The traced run came to its end.
-    Traced(Box<Traced>),
+    Traced(Box<TracedLook>),
     /// The run with an account of memory came to its end.
-    Accounted(Box<Accounted>),
+    Accounted(Box<AccountedRun>),
     /// It could not be traced, with the reason.
     NotTraced(String),
     /// It was about to use a standard input that can be read only once.
@@ -77,7 +77,7 @@ pub enum Response {
         effects: Vec<SideEffect>,
     },
     /// Memory was touched and freed.
-    Conditioned(Conditioned),
+    Conditioned(ConditioningCost),
     /// The request failed.
     Failed(LaunchError),
     /// The request was carried out, but its result is too large to send.
@@ -93,21 +93,21 @@ pub enum Response {
         /// Number of its processes that were killed.
         killed: u32,
         /// Processes that SIGKILL did not end.
-        alive: Vec<Survivor>,
+        alive: Vec<SurvivingProcess>,
     },
 }
 
 /// A run whose memory was accounted for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Accounted {
-    pub ended: Ended,
+pub struct AccountedRun {
+    pub ended: ProgramEnd,
     /// `None` if the program ended before anything could be examined.
     pub account: Option<MemoryAccount>,
 }
 
 /// Cost of touching fresh memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conditioned {
+pub struct ConditioningCost {
     /// Wall time, including start and end of the process that did it.
     pub wall_ns: Nanos,
     /// System time: the kernel's work and what a host charged for it.
@@ -150,7 +150,7 @@ pub enum SuperviseError {
         /// Processes killed by the guard.
         killed: u32,
         /// Processes that SIGKILL did not end.
-        alive: Vec<Survivor>,
+        alive: Vec<SurvivingProcess>,
     },
     /// The supervisor and its guard have ended.
     #[error(
@@ -168,7 +168,7 @@ pub enum SuperviseError {
     OutOfPlace(String),
 }
 
-fn still_alive(alive: &[Survivor]) -> String {
+fn still_alive(alive: &[SurvivingProcess]) -> String {
     if alive.is_empty() {
         String::new()
     } else {
@@ -179,18 +179,18 @@ fn still_alive(alive: &[Survivor]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::{Input, Sink};
+    use crate::launch::{OutputSink, StdinSource};
     use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn a_launch_with_bytes_that_are_no_text_survives() {
         let odd = OsString::from_vec(b"/tmp/\xff\xfe a".to_vec());
-        let mut launch = Launch::experiment(vec!["x".into(), odd.clone()]);
+        let mut launch = ProgramLaunch::experiment(vec!["x".into(), odd.clone()]);
         launch.cwd = Some(odd.clone().into());
-        launch.stdin = Input::File(odd.clone().into());
-        launch.stdout = Sink::File(odd.into());
-        let request = Request::Run(Box::new(launch));
+        launch.stdin = StdinSource::File(odd.clone().into());
+        launch.stdout = OutputSink::File(odd.into());
+        let request = SupervisorRequest::Run(Box::new(launch));
         let sent = serde_json::to_vec(&request).unwrap();
-        assert_eq!(serde_json::from_slice::<Request>(&sent).unwrap(), request);
+        assert_eq!(serde_json::from_slice::<SupervisorRequest>(&sent).unwrap(), request);
     }
 }

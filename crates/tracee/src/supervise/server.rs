@@ -1,12 +1,12 @@
 //! The supervisor's side: serves requests until the front is gone.
 
 use super::condition;
-use super::guard::{self, Part};
-use super::traced::{self, Looks};
-use super::{Request, Response};
-use crate::descendants::{self, Except};
+use super::guard::{self, SplitRole};
+use super::traced::{self, TraceFunctions};
+use super::{SupervisorRequest, SupervisorResponse};
+use crate::descendants::{self, ExceptedChildren};
 use crate::launch_error::{counted, named};
-use crate::run::{self, Outcome};
+use crate::run::{self, LaunchOutcome};
 use crate::watcher::MakeWatcher;
 use pagewise_kernel::SysError;
 use pagewise_kernel::helper;
@@ -14,7 +14,7 @@ use pagewise_kernel::proc::own_pid;
 use std::io;
 use std::os::fd::{AsFd, RawFd};
 
-pub(super) type Line = helper::Line<Response, Request>;
+pub(super) type Line = helper::HelperChannel<SupervisorResponse, SupervisorRequest>;
 
 /// Serves the front at the other end of socket `fd`. This process was started with that descriptor number,
 /// and nothing else in it uses it. Returns when the front is gone and nothing that was started here is left
@@ -23,18 +23,18 @@ pub(super) type Line = helper::Line<Response, Request>;
 ///
 /// # Errors
 /// When `fd` is not a socket, or this process cannot become a subreaper.
-pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), SysError> {
+pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: TraceFunctions<'_>) -> Result<(), SysError> {
     let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
     let part = guard::split()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
-    if let Part::Guard(supervisor) = part {
+    if let SplitRole::Guard(supervisor) = part {
         guard::serve(supervisor, &line);
         return Ok(());
     }
     let served = talk(&line, make, looks);
-    let left = descendants::end_all(&Except::default());
+    let left = descendants::end_all(&ExceptedChildren::default());
     helper::ended(served)?;
     if left.alive.is_empty() {
         return Ok(());
@@ -44,27 +44,32 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), S
     Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
 }
 
-fn talk(line: &Line, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> {
+fn talk(line: &Line, make: MakeWatcher<'_>, looks: TraceFunctions<'_>) -> io::Result<()> {
     while let Some(request) = line.receive()? {
-        let is_traced = matches!(request, Request::Traced { .. } | Request::Account(_));
+        let is_traced =
+            matches!(request, SupervisorRequest::Traced { .. } | SupervisorRequest::Account(_));
         let response = match request {
-            Request::Run(launch) => match run::run(&launch, make, Some(line.as_fd())) {
-                Ok(Outcome::Finished(finished)) => Response::Finished(finished),
+            SupervisorRequest::Run(launch) => match run::run(&launch, make, Some(line.as_fd())) {
+                Ok(LaunchOutcome::Finished(finished)) => SupervisorResponse::Finished(finished),
                 // The next message, or the end of the stream, says why it was stopped.
-                Ok(Outcome::Stopped) => Response::Stopped,
-                Err(error) => Response::Failed(error),
+                Ok(LaunchOutcome::Stopped) => SupervisorResponse::Stopped,
+                Err(error) => SupervisorResponse::Failed(error),
             },
-            Request::Traced { launch, scratch } => {
+            SupervisorRequest::Traced { launch, scratch } => {
                 traced::look(&launch, scratch, line.as_fd(), looks.trace)
             }
-            Request::Account(launch) => traced::account(&launch, line.as_fd(), looks.account),
-            Request::Condition { bytes } => match condition::touch_and_free(bytes, line.as_fd()) {
-                Ok(Some(done)) => Response::Conditioned(done),
-                Ok(None) => Response::Stopped,
-                Err(error) => Response::Failed(error),
-            },
-            Request::Ping => Response::Pong { pid: own_pid() },
-            Request::Stop => continue,
+            SupervisorRequest::Account(launch) => {
+                traced::account(&launch, line.as_fd(), looks.account)
+            }
+            SupervisorRequest::Condition { bytes } => {
+                match condition::touch_and_free(bytes, line.as_fd()) {
+                    Ok(Some(done)) => SupervisorResponse::Conditioned(done),
+                    Ok(None) => SupervisorResponse::Stopped,
+                    Err(error) => SupervisorResponse::Failed(error),
+                }
+            }
+            SupervisorRequest::Ping => SupervisorResponse::Pong { pid: own_pid() },
+            SupervisorRequest::Stop => continue,
         };
         answer(line, &response, is_traced)?;
         if is_traced {
@@ -86,11 +91,15 @@ fn give_back() {
 }
 
 /// Sends `response`. If it cannot be sent, sends a short one that says so.
-fn answer(line: &Line, response: &Response, is_traced: bool) -> io::Result<()> {
+fn answer(line: &Line, response: &SupervisorResponse, is_traced: bool) -> io::Result<()> {
     match line.send(response) {
         Err(e) if helper::is_unsendable(&e) => {
             let why = format!("its answer is too long: {e}");
-            let kind = if is_traced { Response::NotTraced } else { Response::Unsendable };
+            let kind = if is_traced {
+                SupervisorResponse::NotTraced
+            } else {
+                SupervisorResponse::Unsendable
+            };
             line.send(&kind(why))
         }
         other => other,

@@ -5,13 +5,13 @@
 //! a limit is broken. It only kills: the tracer waits for the ended processes. A look that broke a limit is
 //! discarded, but the reason names what the program had done by then.
 
-use super::{Accounted, Response, SuperviseError};
-use crate::descendants::{self, Except};
-use crate::launch::Launch;
-use crate::limits::{Limit, Limits};
-use crate::tree::Tree;
+use super::{AccountedRun, SuperviseError, SupervisorResponse};
+use crate::descendants::{self, ExceptedChildren};
+use crate::launch::ProgramLaunch;
+use crate::limits::{BrokenLimit, LaunchLimits};
+use crate::tree::ProcessTree;
 use crate::wait;
-use pagewise_model::look::{SideEffect, Traced, sentence};
+use pagewise_model::look::{SideEffect, TracedLook, sentence};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
@@ -20,22 +20,23 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// Runs a program to its end under tracing. Its effects inside the directories do not count. None of its
-/// processes is left behind. Fails with [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
-pub type TakeLook<'a> = &'a dyn Fn(&Launch, &[PathBuf]) -> Result<Traced, SuperviseError>;
+/// processes is left behind. Fails with [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
+pub type TakeLook<'a> =
+    &'a dyn Fn(&ProgramLaunch, &[PathBuf]) -> Result<TracedLook, SuperviseError>;
 
 /// Runs a program to its end and accounts for its memory. Fails like [`TakeLook`].
-pub type TakeAccount<'a> = &'a dyn Fn(&Launch) -> Result<Accounted, SuperviseError>;
+pub type TakeAccount<'a> = &'a dyn Fn(&ProgramLaunch) -> Result<AccountedRun, SuperviseError>;
 
 /// The functions that record traced runs.
 #[derive(Clone, Copy)]
-pub struct Looks<'a> {
+pub struct TraceFunctions<'a> {
     pub trace: TakeLook<'a>,
     pub account: TakeAccount<'a>,
 }
 
-impl std::fmt::Debug for Looks<'_> {
+impl std::fmt::Debug for TraceFunctions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Looks").finish_non_exhaustive()
+        f.debug_struct("TraceFunctions").finish_non_exhaustive()
     }
 }
 
@@ -44,18 +45,18 @@ const KILL_EVERY: Nanos = Nanos::millis(2);
 
 /// The traced look at `launch`.
 pub(super) fn look(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     scratch: Vec<OsString>,
     socket: BorrowedFd<'_>,
     look: TakeLook<'_>,
-) -> Response {
+) -> SupervisorResponse {
     let scratch: Vec<PathBuf> = scratch.into_iter().map(PathBuf::from).collect();
     match attended(launch, socket, |launch| look(launch, &scratch)) {
         Ok((Some(limit), result)) => {
             let effects = result.map(|traced| traced.effects).unwrap_or_default();
-            Response::NotTraced(format!("{limit}{}", had_done(&effects)))
+            SupervisorResponse::NotTraced(format!("{limit}{}", had_done(&effects)))
         }
-        Ok((None, Ok(traced))) => Response::Traced(Box::new(traced)),
+        Ok((None, Ok(traced))) => SupervisorResponse::Traced(Box::new(traced)),
         Ok((None, Err(error))) => failed(error),
         Err(response) => response,
     }
@@ -63,51 +64,53 @@ pub(super) fn look(
 
 /// The account of the memory of `launch`.
 pub(super) fn account(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     socket: BorrowedFd<'_>,
     account: TakeAccount<'_>,
-) -> Response {
+) -> SupervisorResponse {
     match attended(launch, socket, account) {
-        Ok((Some(limit), _)) => Response::NotTraced(limit.to_string()),
-        Ok((None, Ok(accounted))) => Response::Accounted(Box::new(accounted)),
+        Ok((Some(limit), _)) => SupervisorResponse::NotTraced(limit.to_string()),
+        Ok((None, Ok(accounted))) => SupervisorResponse::Accounted(Box::new(accounted)),
         Ok((None, Err(error))) => failed(error),
         Err(response) => response,
     }
 }
 
-fn failed(error: SuperviseError) -> Response {
+fn failed(error: SuperviseError) -> SupervisorResponse {
     match error {
-        SuperviseError::Launch(error) => Response::Failed(error),
-        SuperviseError::UsesInput { call, effects } => Response::UsesInput { call, effects },
-        other => Response::NotTraced(other.to_string()),
+        SuperviseError::Launch(error) => SupervisorResponse::Failed(error),
+        SuperviseError::UsesInput { call, effects } => {
+            SupervisorResponse::UsesInput { call, effects }
+        }
+        other => SupervisorResponse::NotTraced(other.to_string()),
     }
 }
 
 /// Result of a run, and the limit that it broke, if any.
-type Attended<T> = (Option<Limit>, Result<T, SuperviseError>);
+type Attended<T> = (Option<BrokenLimit>, Result<T, SuperviseError>);
 
 /// Runs `launch` by `work` under tracing until it ends, breaks a limit, or `socket` becomes readable.
 fn attended<T>(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     socket: BorrowedFd<'_>,
-    work: impl FnOnce(&Launch) -> Result<T, SuperviseError>,
-) -> Result<Attended<T>, Response> {
-    let (done, tell) =
-        pagewise_kernel::pipe::pipe().map_err(|error| Response::NotTraced(error.to_string()))?;
+    work: impl FnOnce(&ProgramLaunch) -> Result<T, SuperviseError>,
+) -> Result<Attended<T>, SupervisorResponse> {
+    let (done, tell) = pagewise_kernel::pipe::pipe()
+        .map_err(|error| SupervisorResponse::NotTraced(error.to_string()))?;
     // This function keeps the time limit, so that the tracer may sleep between two stops.
-    let untimed = Launch { timeout_ns: None, ..launch.clone() };
+    let untimed = ProgramLaunch { timeout_ns: None, ..launch.clone() };
     let (result, why) = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| listen(socket, &done, Limits::of(launch)));
+        let listener = scope.spawn(|| listen(socket, &done, LaunchLimits::of(launch)));
         let result = work(&untimed);
         drop(tell);
         (result, listener.join().unwrap_or(None))
     });
-    if let Err(error) = descendants::end_all(&Except::default()).check(launch.shown()) {
-        return Err(Response::Failed(error));
+    if let Err(error) = descendants::end_all(&ExceptedChildren::default()).check(launch.shown()) {
+        return Err(SupervisorResponse::Failed(error));
     }
     match why {
-        Some(Why::Told) => Err(Response::Stopped),
-        Some(Why::Limit(limit)) => Ok((Some(limit), result)),
+        Some(KillReason::Told) => Err(SupervisorResponse::Stopped),
+        Some(KillReason::Limit(limit)) => Ok((Some(limit), result)),
         None => Ok((None, result)),
     }
 }
@@ -119,17 +122,17 @@ fn had_done(effects: &[SideEffect]) -> String {
 
 /// Why the tree was killed.
 #[derive(Debug, Clone, Copy)]
-enum Why {
+enum KillReason {
     /// The front requested it or is gone.
     Told,
     /// A limit was broken.
-    Limit(Limit),
+    Limit(BrokenLimit),
 }
 
 /// Waits until tracing is done; kills the tree once `socket` is readable or a limit is broken.
-fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: Limits) -> Option<Why> {
+fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: LaunchLimits) -> Option<KillReason> {
     let start = Instant::now();
-    let mut tree = Tree::new(0, []);
+    let mut tree = ProcessTree::new(0, []);
     let why = loop {
         let timeout =
             limits.due().map(|due| Nanos(due.0.saturating_sub(Nanos::from(start.elapsed()).0)));
@@ -141,12 +144,12 @@ fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: Limits) -> Option<
             return None;
         }
         if told {
-            break Why::Told;
+            break KillReason::Told;
         }
         if limits.look(&mut tree, start.elapsed().into())
             && let Some(limit) = limits.broken()
         {
-            break Why::Limit(limit);
+            break KillReason::Limit(limit);
         }
     };
     loop {

@@ -29,23 +29,23 @@ mod space;
 pub(crate) use filter::filter;
 
 use crate::follow;
-use crate::perf::faults::Refusal;
-use engine::Engine;
+use crate::perf::faults::RecordingRefusal;
+use engine::TouchEngine;
 use pagewise_kernel::error::SysError;
 use pagewise_model::Fact;
-use pagewise_model::fault::{ExactTouch, ExecCounts, WorkingRange};
+use pagewise_model::fault::{ExactTouch, ExecCounts, WorkingSetRange};
 use std::sync::mpsc::{Receiver, Sender};
 
 /// Result for a tree.
 #[derive(Debug)]
-pub(crate) struct Touched {
+pub(crate) struct TouchOutcome {
     pub(crate) exact: ExactTouch,
     /// The kernel's counts right after the first program was executed.
     pub(crate) exec: Fact<ExecCounts>,
     /// Why the first program was ended before it could start.
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) refusal: Option<RecordingRefusal>,
     /// Parts of files that were read, by path, if the filter stopped reads.
-    pub(crate) reads: Vec<(String, Vec<WorkingRange>)>,
+    pub(crate) reads: Vec<(String, Vec<WorkingSetRange>)>,
 }
 
 /// Traces the tree of the child `root`, which carries [`filter`], as [`follow::follow`] does.
@@ -56,7 +56,7 @@ pub(crate) fn serve(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
     reaped: &Receiver<()>,
-) -> Result<Option<Touched>, SysError> {
-    let engine = follow::follow(root, seized, reaped, Engine::new(root))?;
-    Ok(engine.map(Engine::finish))
+) -> Result<Option<TouchOutcome>, SysError> {
+    let engine = follow::follow(root, seized, reaped, TouchEngine::new(root))?;
+    Ok(engine.map(TouchEngine::finish))
 }

@@ -10,7 +10,7 @@
 use crate::elf::{Key, key};
 use crate::ptrace::Regs;
 use pagewise_kernel::page_size;
-use pagewise_model::fault::WorkingRange;
+use pagewise_model::fault::WorkingSetRange;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -23,15 +23,15 @@ const MOST_PARTS: usize = 1 << 20;
 
 /// A read of a regular file in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Index in [`Reads::files`].
+pub(super) struct PendingRead {
+    /// Index in [`ReadHistory::files`].
     file: usize,
     offset: u64,
 }
 
 /// Path of a file and the parts of it that were read.
 #[derive(Debug)]
-struct ReadFile {
+struct FileReadParts {
     path: String,
     /// Parts by first byte: their end, and the time of their first read.
     parts: BTreeMap<u64, (u64, Nanos)>,
@@ -39,15 +39,15 @@ struct ReadFile {
 
 /// Everything that was read so far.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
-    files: Vec<ReadFile>,
+pub(super) struct ReadHistory {
+    files: Vec<FileReadParts>,
     known: HashMap<Key, usize>,
     parts: usize,
 }
 
-impl Reads {
+impl ReadHistory {
     /// A thread is about to make one of [`CALLS`]. `None` if the call does not read a regular file.
-    pub(super) fn enter(&mut self, tid: i32, regs: &Regs) -> Option<Reading> {
+    pub(super) fn enter(&mut self, tid: i32, regs: &Regs) -> Option<PendingRead> {
         let fd = regs.rdi as i32;
         let link = format!("/proc/{tid}/fd/{fd}");
         let meta = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
@@ -65,16 +65,16 @@ impl Reads {
                 if ["/proc/", "/sys/"].iter().any(|own| path.starts_with(own)) {
                     return None;
                 }
-                self.files.push(ReadFile { path, parts: BTreeMap::new() });
+                self.files.push(FileReadParts { path, parts: BTreeMap::new() });
                 self.known.insert(key(&meta), self.files.len() - 1);
                 self.files.len() - 1
             }
         };
-        Some(Reading { file, offset })
+        Some(PendingRead { file, offset })
     }
 
     /// The read has returned this many bytes.
-    pub(super) fn leave(&mut self, reading: Reading, bytes: u64, at: Nanos) {
+    pub(super) fn leave(&mut self, reading: PendingRead, bytes: u64, at: Nanos) {
         if bytes == 0 || self.parts >= MOST_PARTS {
             return;
         }
@@ -89,13 +89,13 @@ impl Reads {
     }
 
     /// The parts of each file, in order.
-    pub(super) fn finish(self) -> Vec<(String, Vec<WorkingRange>)> {
-        let range = |(start, (end, at)): (u64, (u64, Nanos))| WorkingRange {
+    pub(super) fn finish(self) -> Vec<(String, Vec<WorkingSetRange>)> {
+        let range = |(start, (end, at)): (u64, (u64, Nanos))| WorkingSetRange {
             offset_bytes: Bytes(start),
             length_bytes: Bytes(end - start),
             first_touch_ns: at,
         };
-        let ranges = |file: ReadFile| (file.path, file.parts.into_iter().map(range).collect());
+        let ranges = |file: FileReadParts| (file.path, file.parts.into_iter().map(range).collect());
         self.files.into_iter().map(ranges).collect()
     }
 }
@@ -149,7 +149,7 @@ mod tests {
             r10: offset,
             ..cleared()
         };
-        let mut reads = Reads::default();
+        let mut reads = ReadHistory::default();
         let fd = file.as_raw_fd();
         for (number, offset) in [(libc::SYS_read, 0), (libc::SYS_pread64, 5 * page)] {
             let reading = reads.enter(tid, &call(number, fd, offset)).unwrap();
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(reads.enter(tid, &call(libc::SYS_read, other.as_raw_fd(), 0)), None);
         assert_eq!(reads.enter(tid, &call(libc::SYS_read, -1, 0)), None);
         fs::remove_file(&path).unwrap();
-        let range = |pages: u64| WorkingRange {
+        let range = |pages: u64| WorkingSetRange {
             offset_bytes: Bytes(pages * page),
             length_bytes: Bytes(page),
             first_touch_ns: Nanos(3),

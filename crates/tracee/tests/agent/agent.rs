@@ -2,17 +2,19 @@
 //! and programs whose behaviour is known.
 
 use pagewise_model::Fact;
-use pagewise_model::look::{SideEffect, Traced};
-use pagewise_model::plan::Watch;
+use pagewise_model::look::{SideEffect, TracedLook};
+use pagewise_model::plan::WatchAction;
 use pagewise_model::units::Nanos;
-use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::passthrough::{self, AtPeak};
-use pagewise_tracee::pipes::{self, Ledger};
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
+use pagewise_tracee::passthrough::{self, PeakRun};
+use pagewise_tracee::pipes::{self, PipeLedger};
 use pagewise_tracee::recorder::RecordError;
-use pagewise_tracee::run::{self, Outcome};
-use pagewise_tracee::supervise::{self, Accounted, Looks, SuperviseError, Supervisor};
-use pagewise_tracee::tree::Tree;
-use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+use pagewise_tracee::run::{self, LaunchOutcome};
+use pagewise_tracee::supervise::{
+    self, AccountedRun, RunSupervisor, SuperviseError, TraceFunctions,
+};
+use pagewise_tracee::tree::ProcessTree;
+use pagewise_tracee::watcher::{RunWatcher, WatchContext, WatchReport};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,14 +23,14 @@ use std::path::PathBuf;
 
 /// Grows pipes according to the plan. It looks every millisecond.
 struct Grower {
-    ledger: Ledger,
+    ledger: PipeLedger,
 }
 
-impl Watcher for Grower {
+impl RunWatcher for Grower {
     fn name(&self) -> &str {
         "grow-pipes"
     }
-    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, tree: &ProcessTree, since_start: Nanos) -> Option<Nanos> {
         pipes::grow_all(tree, &mut self.ledger);
         Some(since_start + Nanos::millis(1))
     }
@@ -43,11 +45,11 @@ impl Watcher for Grower {
 /// Does nothing, and records that it was called.
 struct Idle;
 
-impl Watcher for Idle {
+impl RunWatcher for Idle {
     fn name(&self) -> &str {
         "idle"
     }
-    fn tick(&mut self, _tree: &Tree, _since_start: Nanos) -> Option<Nanos> {
+    fn tick(&mut self, _tree: &ProcessTree, _since_start: Nanos) -> Option<Nanos> {
         None
     }
     fn finish(&mut self) -> WatchReport {
@@ -55,36 +57,36 @@ impl Watcher for Idle {
     }
 }
 
-fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
+fn make(watch: &WatchAction, context: &WatchContext) -> Box<dyn RunWatcher> {
     match watch {
-        Watch::GrowPipes { capacity_bytes, budget_bytes } => {
+        WatchAction::GrowPipes { capacity_bytes, budget_bytes } => {
             let foreign = context.foreign_pipes.clone();
-            Box::new(Grower { ledger: Ledger::new(*capacity_bytes, *budget_bytes, foreign) })
+            Box::new(Grower { ledger: PipeLedger::new(*capacity_bytes, *budget_bytes, foreign) })
         }
         _ => Box::new(Idle),
     }
 }
 
 /// Watches the memory without keeping an account of it.
-fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
+fn account(launch: &ProgramLaunch) -> Result<AccountedRun, SuperviseError> {
     let run = passthrough::peak_of(launch, &mut |_, _| None);
-    let AtPeak { usage, .. } = run.map_err(|error| match error {
+    let PeakRun { usage, .. } = run.map_err(|error| match error {
         RecordError::Launch(error) => SuperviseError::Launch(error),
         other => SuperviseError::Trace(other.to_string()),
     })?;
-    Ok(Accounted { ended: usage.ended, account: None })
+    Ok(AccountedRun { ended: usage.ended, account: None })
 }
 
 /// Replaces a recorder of traced runs: it only runs the program and lists its arguments.
-fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> {
+fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, SuperviseError> {
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
         return Err(SuperviseError::Trace("it said so itself".into()));
     }
     // A tracer enforces no memory limit. It would enforce a time limit if it were given one.
-    let launch = Launch { memory_limit_bytes: None, ..launch.clone() };
+    let launch = ProgramLaunch { memory_limit_bytes: None, ..launch.clone() };
     let ended = match run::run(&launch, &make, None)? {
-        Outcome::Finished(finished) => finished.usage.ended,
-        Outcome::Stopped => return Err(SuperviseError::Interrupted),
+        LaunchOutcome::Finished(finished) => finished.usage.ended,
+        LaunchOutcome::Stopped => return Err(SuperviseError::Interrupted),
     };
     let huge = launch.argv.iter().any(|word| word == "tell-too-much");
     let kinds = huge.then(|| ("x".repeat(65 << 20), 1)).into_iter();
@@ -93,7 +95,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         subject: dir.to_string_lossy().into_owned(),
         pid: 0,
     };
-    Ok(Traced {
+    Ok(TracedLook {
         processes: Vec::new(),
         pipes: Vec::new(),
         pipe_calls: std::collections::BTreeSet::new(),
@@ -114,12 +116,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match mode.to_str() {
         Some("supervise") => {
             let fd = args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?;
-            supervise::serve(fd, &make, Looks { trace: &look, account: &account })?;
+            supervise::serve(fd, &make, TraceFunctions { trace: &look, account: &account })?;
         }
         Some("front") => front(args)?,
         Some("through") => through(args),
         Some("observe") => observe(args),
-        Some("exec") => refuse(&passthrough::exec_with(&Launch::passthrough(args))),
+        Some("exec") => refuse(&passthrough::exec_with(&ProgramLaunch::passthrough(args))),
         Some("args") => {
             let mut out = std::io::stdout().lock();
             for arg in &args {
@@ -142,10 +144,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Runs a program below a supervisor and reports how it ended.
 fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
-    let mut supervisor = Supervisor::start(&std::env::current_exe()?, &["supervise"])?;
+    let mut supervisor = RunSupervisor::start(&std::env::current_exe()?, &["supervise"])?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "supervisor {}", supervisor.pid())?;
-    let launch = Launch { stderr: Sink::Inherit, ..Launch::experiment(args) };
+    let launch = ProgramLaunch { stderr: OutputSink::Inherit, ..ProgramLaunch::experiment(args) };
     match supervisor.run(&launch, &|| false) {
         Ok(finished) => writeln!(out, "ended {}", finished.usage.ended)?,
         Err(SuperviseError::Died { how, killed, .. }) => writeln!(out, "died {how}; {killed}")?,
@@ -155,7 +157,7 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn through(args: Vec<OsString>) {
-    match passthrough::run_through(&Launch::passthrough(args), &make, &|| false) {
+    match passthrough::run_through(&ProgramLaunch::passthrough(args), &make, &|| false) {
         Ok(Some(through)) => passthrough::end_like(through.ended),
         Ok(None) => panic!("nobody interrupts"),
         Err(error) => refuse(&error),
@@ -169,7 +171,7 @@ fn refuse(error: &pagewise_tracee::launch::LaunchError) {
 }
 
 fn observe(args: Vec<OsString>) {
-    match passthrough::observe_through(&Launch::passthrough(args)) {
+    match passthrough::observe_through(&ProgramLaunch::passthrough(args)) {
         Ok(finished) if finished.usage.wall_ns.0 > 0 && finished.usage.read_calls.is_some() => {
             passthrough::end_like(finished.usage.ended)
         }

@@ -2,7 +2,10 @@
 
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::tree;
-use pagewise_tracee::inject::{Halt, InjectError, Injector, Owner, Process, Refusal, Tracer};
+use pagewise_tracee::inject::{
+    CallInjector, HaltOutcome, InjectError, InjectRefusal, ProcessIdentity, ProcessOwner,
+    ThreadTracer,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::CString;
 use std::io::Read;
@@ -79,12 +82,12 @@ fn while_held(how: &str, end: fn(&mut Child)) -> Vec<ExitStatus> {
         let tid = threads(&child)[index];
         let (held, is_held) = mpsc::channel();
         let (done, is_done) = mpsc::channel::<()>();
-        let hold = move |tracer: &mut Tracer| {
+        let hold = move |tracer: &mut ThreadTracer| {
             let halted = tracer.halt(tid).unwrap();
-            held.send(matches!(halted, Halt::Stopped(_))).unwrap();
+            held.send(matches!(halted, HaltOutcome::Stopped(_))).unwrap();
             let _done = is_done.recv();
         };
-        let tracer = Tracer::start(hold).unwrap();
+        let tracer = ThreadTracer::start(hold).unwrap();
         assert!(is_held.recv().unwrap());
         end(&mut child);
         // Another thread ends the program. By now it has done so, or it waits for the held one.
@@ -137,11 +140,11 @@ pub(crate) fn leak_checker_is_left_alone() {
 /// How often injection into a program with a leak checker is refused. The checker must find no leak.
 fn refusals_until_its_end(program: &Path) -> usize {
     let mut child = Command::new(program).stdout(Stdio::null()).spawn().unwrap();
-    let process = Process::find(child.id() as i32).unwrap();
-    let (mut injector, mut refused) = (Injector::new(Owner::Ours), 0);
+    let process = ProcessIdentity::find(child.id() as i32).unwrap();
+    let (mut injector, mut refused) = (CallInjector::new(ProcessOwner::Ours), 0);
     while !has_ended(&child, Duration::ZERO) {
         let result = injector.advise_huge(process, 0, 0);
-        let is_refused = matches!(result, Err(InjectError::Refused(Refusal::LeakChecker)));
+        let is_refused = matches!(result, Err(InjectError::Refused(InjectRefusal::LeakChecker)));
         refused += usize::from(is_refused);
     }
     let status = child.wait().unwrap();
@@ -157,14 +160,16 @@ pub(crate) fn takes_its_number() {
     // The second thread created waits for input.
     let tid = threads(&child)[1];
     let (owed, is_owed) = mpsc::channel();
-    let hold = move |tracer: &mut Tracer| {
+    let hold = move |tracer: &mut ThreadTracer| {
         // It continues, traced, while `owed` is sent, and stops at the end of its exec.
-        let Halt::Stopped(mut held) = tracer.halt(tid).unwrap() else { panic!("it is gone") };
+        let HaltOutcome::Stopped(mut held) = tracer.halt(tid).unwrap() else {
+            panic!("it is gone")
+        };
         owed.send(()).unwrap();
         while !held.run_to_syscall().unwrap().is_end() && held.tid() == tid {}
         held.tid()
     };
-    let tracer = Tracer::start(hold).unwrap();
+    let tracer = ThreadTracer::start(hold).unwrap();
     is_owed.recv().unwrap();
     drop(child.stdin.take());
     assert_eq!(tracer.join().unwrap(), pid);

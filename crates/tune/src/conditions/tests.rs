@@ -3,11 +3,11 @@ use pagewise_model::constructed;
 use pagewise_model::run::RunKind;
 use std::fs;
 
-fn saved(directory: &Path) -> (Run, PathBuf) {
+fn saved(directory: &Path) -> (SavedRun, PathBuf) {
     let program = directory.canonicalize().unwrap().join("prog");
     fs::write(&program, "#!/bin/sh\n").unwrap();
     let mark = mark(&program).unwrap();
-    let mut run = Run::new(RunKind::Tune, "x".into(), 1, vec!["prog".into()]);
+    let mut run = SavedRun::new(RunKind::Tune, "x".into(), 1, vec!["prog".into()]);
     run.machine = Some(constructed::machine());
     run.files = vec![mark];
     (run, program)

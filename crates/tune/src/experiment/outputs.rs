@@ -6,13 +6,13 @@
 use super::WorldLab;
 use crate::at_once;
 use crate::look;
-use crate::output::{Baseline, Captured, NoBaseline, Outputs, rejection};
-use crate::race::{Arms, RunFailure};
-use crate::stop::Stop;
-use crate::world::Arm;
+use crate::output::{BaselineError, CapturedOutput, OutputBaseline, OutputPolicy, rejection};
+use crate::race::{RaceArms, RunFailure};
+use crate::stop::SessionStop;
+use crate::world::ProgramArm;
 use pagewise_model::Bytes;
 use pagewise_model::run::OutputCheck;
-use pagewise_model::spec::StdoutTo;
+use pagewise_model::spec::StdoutTarget;
 
 /// If a program writes more, separate runs keep its output.
 const MOST_AT_HAND: Bytes = Bytes::mib(4);
@@ -23,25 +23,29 @@ impl WorldLab<'_> {
     ///
     /// # Errors
     /// If the outputs could not be compared.
-    pub(super) fn compare(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
+    pub(super) fn compare(
+        &mut self,
+        arm: &ProgramArm,
+        arms: &RaceArms,
+    ) -> Result<Option<String>, RunFailure> {
         if let Some(check) = self.outputs.check_of(&arm.name) {
             return Ok(rejection(check));
         }
-        if matches!(self.outputs, Outputs::Free) {
+        if matches!(self.outputs, OutputPolicy::Free) {
             return Ok(None);
         }
         let is_new = self.outputs.lack_base() && !self.at_hand.contains_key(&arm.name);
         if is_new && self.compares_at_once() && at_once::is_apart(arm) {
             self.put_out_together(arm, &arms.control)?;
         }
-        let run = self.put_out(arm).map_err(Stop::into_failure)?;
+        let run = self.put_out(arm).map_err(SessionStop::into_failure)?;
         match run.map_or_else(Ok, |run| self.against_plain(&arm.name, &run, &arms.control)) {
             Ok(check) => {
                 let why = rejection(&check);
                 self.outputs.add(check);
                 Ok(why)
             }
-            Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
+            Err(BaselineError::Run(SessionStop::Interrupted)) => Err(RunFailure::Interrupted),
             Err(why) => {
                 let failure = RunFailure::Broken(why.to_string());
                 self.incomparable = Some(why);
@@ -54,14 +58,17 @@ impl WorldLab<'_> {
     ///
     /// # Errors
     /// Failures that are not the arm's own.
-    pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
+    pub(crate) fn put_out(
+        &mut self,
+        arm: &ProgramArm,
+    ) -> Result<Result<CapturedOutput, OutputCheck>, SessionStop> {
         if let Some(run) = self.take_kept(arm) {
             return Ok(Ok(run));
         }
         let limits = self.limits(arm);
         self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
-            RunFailure::Interrupted => Err(Stop::Interrupted),
-            RunFailure::Broken(why) => Err(Stop::Broken(why)),
+            RunFailure::Interrupted => Err(SessionStop::Interrupted),
+            RunFailure::Broken(why) => Err(SessionStop::Broken(why)),
             RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Ok(Err(OutputCheck {
                 arm: arm.name.clone(),
                 equal: false,
@@ -71,12 +78,12 @@ impl WorldLab<'_> {
     }
 
     /// The kept output of a run of an arm at once, if one is left.
-    fn take_kept(&mut self, arm: &Arm) -> Option<Captured> {
+    fn take_kept(&mut self, arm: &ProgramArm) -> Option<CapturedOutput> {
         self.at_hand.get_mut(&arm.name)?.pop()
     }
 
     /// The complete output of a plain run.
-    fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
+    fn kept(&mut self, plain: &ProgramArm) -> Result<CapturedOutput, BaselineError> {
         let run = match self.take_kept(plain) {
             Some(run) => run,
             None => self.world.captured(plain, &self.known.limits)?,
@@ -86,7 +93,7 @@ impl WorldLab<'_> {
             Some(format!("with its output kept the plain program does other work: it {why}"))
         };
         match look::not_kept(&run, &self.known.runs).or_else(other_work) {
-            Some(why) => Err(NoBaseline::NotKept(why)),
+            Some(why) => Err(BaselineError::NotKept(why)),
             None => Ok(run),
         }
     }
@@ -95,9 +102,12 @@ impl WorldLab<'_> {
     ///
     /// # Errors
     /// Why no output can be compared with them.
-    pub(crate) fn baseline(&mut self, plain: &Arm) -> Result<(Baseline, OutputCheck), NoBaseline> {
+    pub(crate) fn baseline(
+        &mut self,
+        plain: &ProgramArm,
+    ) -> Result<(OutputBaseline, OutputCheck), BaselineError> {
         let first = self.kept(plain)?;
-        let base = Baseline::of(&first, &self.kept(plain)?)?;
+        let base = OutputBaseline::of(&first, &self.kept(plain)?)?;
         let check = by_itself(&base, plain);
         Ok((base, check))
     }
@@ -107,12 +117,12 @@ impl WorldLab<'_> {
     fn against_plain(
         &mut self,
         arm: &str,
-        run: &Captured,
-        plain: &Arm,
-    ) -> Result<OutputCheck, NoBaseline> {
+        run: &CapturedOutput,
+        plain: &ProgramArm,
+    ) -> Result<OutputCheck, BaselineError> {
         let base = match self.outputs.take_base() {
             Some(base) => base,
-            None => Baseline::of_one(self.kept(plain)?)?,
+            None => OutputBaseline::of_one(self.kept(plain)?)?,
         };
         let found = base.check(arm, run);
         let Some(first) = base.only_run().filter(|_| !found.equal) else {
@@ -121,7 +131,7 @@ impl WorldLab<'_> {
         };
         // Run alone: the output of a program may depend on its number of CPUs.
         self.at_hand.remove(&plain.name);
-        let base = Baseline::of(first, &self.kept(plain)?)?;
+        let base = OutputBaseline::of(first, &self.kept(plain)?)?;
         self.outputs.add(by_itself(&base, plain));
         let found = base.check(arm, run);
         self.outputs.set_base(base);
@@ -131,7 +141,7 @@ impl WorldLab<'_> {
     /// Whether runs at once keep their output, so that no separate runs are needed for it.
     pub(crate) fn keeps_output(&self) -> bool {
         let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
-        matches!(self.outputs, Outputs::Equal { .. })
+        matches!(self.outputs, OutputPolicy::Equal { .. })
             && self.can_keep_output()
             && written.is_some_and(|bytes| bytes <= MOST_AT_HAND)
     }
@@ -144,14 +154,18 @@ impl WorldLab<'_> {
     /// Whether runs at once are made, and all that is compared of them goes through their standard streams.
     fn can_keep_output(&self) -> bool {
         let spec = &self.request.spec;
-        self.width.is_ok() && spec.stdout != StdoutTo::Null && spec.outputs.is_empty()
+        self.width.is_ok() && spec.stdout != StdoutTarget::Null && spec.outputs.is_empty()
     }
 
     /// Runs an arm and the control side by side for their output. A failure here is retried alone later.
-    fn put_out_together(&mut self, arm: &Arm, control: &Arm) -> Result<(), RunFailure> {
+    fn put_out_together(
+        &mut self,
+        arm: &ProgramArm,
+        control: &ProgramArm,
+    ) -> Result<(), RunFailure> {
         let blocks = [control, arm].map(|one| vec![(one, self.limits(one))]);
         let done = self.world.timed_at_once(&blocks, Bytes(0), false, true);
-        let done = done.map_err(Stop::into_failure)?;
+        let done = done.map_err(SessionStop::into_failure)?;
         for (one, run) in [control, arm].into_iter().zip(done.into_iter().flatten()) {
             let kept = run.ok().and_then(|run| run.kept);
             self.at_hand.entry(one.name.clone()).or_default().extend(kept);
@@ -161,7 +175,7 @@ impl WorldLab<'_> {
 }
 
 /// In what plain runs differ.
-fn by_itself(base: &Baseline, plain: &Arm) -> OutputCheck {
+fn by_itself(base: &OutputBaseline, plain: &ProgramArm) -> OutputCheck {
     let notes = base.exceptions();
     OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes }
 }

@@ -1,36 +1,36 @@
 //! What of the supervising process the real world uses; tests have another.
 
 use pagewise_model::Bytes;
-use pagewise_model::look::Traced;
-use pagewise_tracee::launch::Launch;
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{Accounted, SuperviseError, Supervisor};
+use pagewise_model::look::TracedLook;
+use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{AccountedRun, RunSupervisor, SuperviseError};
 use std::path::PathBuf;
 
 /// What runs programs: the supervising process. Asked often whether to stop.
-pub(super) trait Runs {
+pub(super) trait ProgramRunner {
     /// Lets a program start; [`Self::end`] waits for its end.
-    fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError>;
-    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError>;
+    fn begin(&mut self, launch: &ProgramLaunch) -> Result<(), SuperviseError>;
+    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<FinishedRun, SuperviseError>;
     fn run(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError> {
+    ) -> Result<FinishedRun, SuperviseError> {
         self.begin(launch)?;
         self.end(interrupted)
     }
     fn traced(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         scratch: &[PathBuf],
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Traced, SuperviseError>;
+    ) -> Result<TracedLook, SuperviseError>;
     fn accounted(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Accounted, SuperviseError>;
+    ) -> Result<AccountedRun, SuperviseError>;
     fn condition(
         &mut self,
         bytes: Bytes,
@@ -38,29 +38,29 @@ pub(super) trait Runs {
     ) -> Result<(), SuperviseError>;
 }
 
-impl Runs for Supervisor {
-    fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
+impl ProgramRunner for RunSupervisor {
+    fn begin(&mut self, launch: &ProgramLaunch) -> Result<(), SuperviseError> {
         Self::begin(self, launch)
     }
 
-    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError> {
+    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<FinishedRun, SuperviseError> {
         Self::end(self, interrupted)
     }
 
     fn traced(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         scratch: &[PathBuf],
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Traced, SuperviseError> {
+    ) -> Result<TracedLook, SuperviseError> {
         Self::traced(self, launch, scratch, interrupted)
     }
 
     fn accounted(
         &mut self,
-        launch: &Launch,
+        launch: &ProgramLaunch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Accounted, SuperviseError> {
+    ) -> Result<AccountedRun, SuperviseError> {
         Self::accounted(self, launch, interrupted)
     }
 

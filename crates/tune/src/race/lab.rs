@@ -1,9 +1,9 @@
 //! The engine's interface to the outside world: run an arm, read the clock, read the load.
 
-use super::Clock;
-use crate::world::Arm;
+use super::SessionClock;
+use crate::world::ProgramArm;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Point, Ratio};
+use pagewise_model::trial::{ArmRun, TimeRatio};
 
 /// Why a run gave no point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub struct WeatherMark {
 
 /// How far the experiment is.
 #[derive(Clone, Copy)]
-pub struct Progress<'a> {
+pub struct RaceProgress<'a> {
     /// Runs done in blocks.
     pub runs: u32,
     /// Time left.
@@ -45,31 +45,31 @@ pub struct Progress<'a> {
     pub arm: &'a str,
     /// The ratios of each arm that ran after the last whole block, best first. The intervals take time, so
     /// they are computed only on request.
-    pub standings: &'a dyn Fn() -> Vec<(String, Ratio)>,
+    pub standings: &'a dyn Fn() -> Vec<(String, TimeRatio)>,
 }
 
-impl std::fmt::Debug for Progress<'_> {
+impl std::fmt::Debug for RaceProgress<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Progress").field("runs", &self.runs).finish_non_exhaustive()
+        f.debug_struct("RaceProgress").field("runs", &self.runs).finish_non_exhaustive()
     }
 }
 
 /// The unchanged program and the arms to try.
 #[derive(Debug, Clone)]
-pub struct Arms {
-    pub control: Arm,
+pub struct RaceArms {
+    pub control: ProgramArm,
     /// The most promising first.
-    pub tried: Vec<Arm>,
+    pub tried: Vec<ProgramArm>,
 }
 
 /// Runs arms. The engine sees the world only through this trait, so that an experiment can be simulated.
-pub trait Lab: Clock {
+pub trait RaceLab: SessionClock {
     /// Prepares the machine (memory that the host has backed), runs `arm` once in a fresh process and reports
     /// its usage. In a run of the control, also the counters of all arms. The race names the point.
     ///
     /// # Errors
     /// [`RunFailure`]. A program that ran and failed is instead a point with its exit status.
-    fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure>;
+    fn run(&mut self, arm: &ProgramArm, arms: &RaceArms) -> Result<ArmRun, RunFailure>;
 
     /// Runs these arms, each in a fresh process. Those of one block run at once on one CPU, in this order.
     /// Blocks run side by side on separate CPUs.
@@ -78,9 +78,9 @@ pub trait Lab: Clock {
     /// [`RunFailure`] that ends them all.
     fn run_at_once(
         &mut self,
-        blocks: &[Vec<&Arm>],
-        all: &Arms,
-    ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure>;
+        blocks: &[Vec<&ProgramArm>],
+        all: &RaceArms,
+    ) -> Result<Vec<Vec<Result<ArmRun, RunFailure>>>, RunFailure>;
 
     /// How many blocks of runs at once may run side by side.
     fn most_side_by_side(&self) -> usize {
@@ -91,22 +91,30 @@ pub trait Lab: Clock {
     fn weather(&mut self) -> WeatherMark;
 
     /// Called before each run.
-    fn progress(&mut self, progress: &Progress<'_>);
+    fn progress(&mut self, progress: &RaceProgress<'_>);
 
     /// System time of a run beyond what its faults cost at the session's price: the time the
     /// host took to give memory back.
-    fn host_ns(&mut self, point: &Point, at_once: bool) -> Nanos;
+    fn host_ns(&mut self, point: &ArmRun, at_once: bool) -> Nanos;
 
     /// An arm that combines all of `apart`, if they are compatible.
     ///
     /// # Errors
     /// [`RunFailure`] if a trial for it could not be made. `Failed` only leaves the combination out.
-    fn combine(&mut self, apart: &[&Arm], arms: &Arms) -> Result<Option<Arm>, RunFailure>;
+    fn combine(
+        &mut self,
+        apart: &[&ProgramArm],
+        arms: &RaceArms,
+    ) -> Result<Option<ProgramArm>, RunFailure>;
 
     /// Compares the output of an arm with that of the control, before its gain is reported. Returns why the
     /// arm is rejected, if they differ.
     ///
     /// # Errors
     /// [`RunFailure`] if the outputs could not be compared.
-    fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure>;
+    fn compare_output(
+        &mut self,
+        arm: &ProgramArm,
+        arms: &RaceArms,
+    ) -> Result<Option<String>, RunFailure>;
 }

@@ -1,10 +1,10 @@
 //! Controlled experiments: which of several arms is faster than the control, and how certain is that?
 //!
-//! There is one race for programs, services and running processes. The [`Policy`] plans a block. A
-//! [`Subject`] runs it and returns its observations. [`run`] repeats that until the policy has its answer or
+//! There is one race for programs, services and running processes. The [`RacePolicy`] plans a block. A
+//! [`RaceSubject`] runs it and returns its observations. [`run`] repeats that until the policy has its answer or
 //! the time is over. A race may be stopped at any moment and continued from its blocks.
 //!
-//! The race itself runs nothing and reads no clock. For programs ([`Programs`]), a [`Lab`] runs an arm once.
+//! The race itself runs nothing and reads no clock. For programs ([`ProgramSubject`]), a [`RaceLab`] runs an arm once.
 //!
 //! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm pays for it).
 //! The random order turns that into noise, not into bias.
@@ -12,14 +12,14 @@
 mod lab;
 mod programs;
 
-pub use lab::{Arms, Lab, Progress, RunFailure, WeatherMark};
-pub use pagewise_judge::race::{Block, Goal, Terms, Unit};
-pub use programs::Programs;
+pub use lab::{RaceArms, RaceLab, RaceProgress, RunFailure, WeatherMark};
+pub use pagewise_judge::race::{BlockUnit, RaceBlock, RaceGoal, RaceTerms};
+pub use programs::ProgramSubject;
 
-use crate::stop::Stop;
-use pagewise_judge::race::{Entrant, Halt, Order, Policy, Room};
+use crate::stop::SessionStop;
+use pagewise_judge::race::{BlockRoom, PlannedBlock, RaceEntrant, RaceHalt, RacePolicy};
 use pagewise_model::Nanos;
-use pagewise_model::service::Pair;
+use pagewise_model::service::ServerPair;
 use pagewise_model::trial::Experiment;
 
 /// The race may exceed its time by one in this many parts of the whole budget, to finish a block.
@@ -27,22 +27,22 @@ const OVERRUN: u64 = 10;
 
 /// A race before it begins.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub terms: Terms,
+pub struct RacePlan {
+    pub terms: RaceTerms,
     /// The arms, the most promising first: where time is short the last are left out.
-    pub entrants: Vec<Entrant>,
+    pub entrants: Vec<RaceEntrant>,
     /// Blocks of an earlier session that this one continues.
-    pub earlier: Vec<Block>,
+    pub earlier: Vec<RaceBlock>,
     /// Arms that it rejected, and why.
     pub rejected: Vec<(String, String)>,
-    pub time: Time,
+    pub time: RaceTime,
     /// Runs that comparing the output of a first arm takes.
     pub compare_runs: u32,
 }
 
 /// The time of a race, by the clock of its subject.
 #[derive(Debug, Clone, Copy)]
-pub struct Time {
+pub struct RaceTime {
     pub started: Nanos,
     /// Time for the whole session.
     pub budget: Nanos,
@@ -50,7 +50,7 @@ pub struct Time {
     pub left: Nanos,
 }
 
-impl Time {
+impl RaceTime {
     /// Time left before `overrun` beyond the time is used up as well.
     fn left(&self, now: Nanos, overrun: u64) -> u64 {
         let spent = now.0.saturating_sub(self.started.0);
@@ -62,8 +62,8 @@ impl Time {
     }
 
     /// Stops when the time and a tenth of the budget are over.
-    pub(crate) fn check(&self, now: Nanos) -> Result<(), Halt> {
-        if self.left(now, self.budget.0 / OVERRUN) == 0 { Err(Halt::Budget) } else { Ok(()) }
+    pub(crate) fn check(&self, now: Nanos) -> Result<(), RaceHalt> {
+        if self.left(now, self.budget.0 / OVERRUN) == 0 { Err(RaceHalt::Budget) } else { Ok(()) }
     }
 }
 
@@ -71,19 +71,19 @@ impl Time {
 #[derive(Debug)]
 pub struct BlockRun {
     /// `None` if nothing was observed.
-    pub block: Option<Block>,
+    pub block: Option<RaceBlock>,
     /// Arms that must not run again, and why.
     pub failed: Vec<(usize, String)>,
     /// Why runs at once do not work.
     pub refused: Option<String>,
     /// Whether the race may go on.
-    pub end: Result<(), Halt>,
+    pub end: Result<(), RaceHalt>,
 }
 
 impl BlockRun {
     /// A pair that was run.
-    pub(crate) fn of_pair(pair: Pair) -> Self {
-        Self { block: Some(Block::Pair(pair)), ..Self::default() }
+    pub(crate) fn of_pair(pair: ServerPair) -> Self {
+        Self { block: Some(RaceBlock::Pair(pair)), ..Self::default() }
     }
 }
 
@@ -95,7 +95,7 @@ impl Default for BlockRun {
 }
 
 /// The clock of a component that runs things, and the connection to the user.
-pub trait Clock {
+pub trait SessionClock {
     /// Time of a monotonic clock.
     fn now(&self) -> Nanos;
     /// The user asked to stop.
@@ -104,9 +104,9 @@ pub trait Clock {
 
 /// The subject of a comparison: a program that ends, a server that is started for each pair, or a process
 /// that runs.
-pub trait Subject: Clock {
+pub trait RaceSubject: SessionClock {
     /// Runs a block.
-    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun;
+    fn run(&mut self, order: &PlannedBlock, policy: &RacePolicy, time: &RaceTime) -> BlockRun;
     /// How many blocks at once may run side by side.
     fn most_side_by_side(&self) -> usize {
         1
@@ -114,9 +114,9 @@ pub trait Subject: Clock {
     /// Runs these blocks at once, side by side.
     fn run_side_by_side(
         &mut self,
-        orders: &[Order],
-        policy: &Policy,
-        time: &Time,
+        orders: &[PlannedBlock],
+        policy: &RacePolicy,
+        time: &RaceTime,
     ) -> Vec<BlockRun> {
         orders.iter().map(|order| self.run(order, policy, time)).collect()
     }
@@ -135,7 +135,7 @@ pub trait Subject: Clock {
     ///
     /// # Errors
     /// [`RunFailure`] if a trial for it could not be made. `Failed` only leaves the combination out.
-    fn combine(&mut self, _arms: &[usize]) -> Result<Option<Entrant>, RunFailure> {
+    fn combine(&mut self, _arms: &[usize]) -> Result<Option<RaceEntrant>, RunFailure> {
         Ok(None)
     }
 }
@@ -143,8 +143,11 @@ pub trait Subject: Clock {
 /// Runs the whole race. Also returns what halted it, unless it had its answer. A failure on the way becomes a
 /// verdict or a warning: measurements are never lost. Pairs of servers are returned separately from the
 /// experiment.
-pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Option<Halt>) {
-    let mut policy = Policy::new(plan.terms, plan.entrants, plan.earlier);
+pub fn run(
+    subject: &mut dyn RaceSubject,
+    plan: RacePlan,
+) -> (Experiment, Vec<ServerPair>, Option<RaceHalt>) {
+    let mut policy = RacePolicy::new(plan.terms, plan.entrants, plan.earlier);
     for (name, why) in plan.rejected {
         // The guards judge all blocks again.
         if let Some(arm) = policy.number(&name).filter(|arm| policy.broken(*arm).is_none()) {
@@ -152,7 +155,7 @@ pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Opt
         }
     }
     let halt = drive(subject, &mut policy, &plan.time, plan.compare_runs).err();
-    let at_once = matches!(policy.blocks().last(), Some(Block::Runs(block)) if block.at_once);
+    let at_once = matches!(policy.blocks().last(), Some(RaceBlock::Runs(block)) if block.at_once);
     let beside = if at_once { subject.most_side_by_side().max(1) } else { 1 } as u64;
     let (experiment, pairs) = policy.conclude(halt.as_ref(), &|arm| subject.cost_ns(arm) / beside);
     (experiment, pairs, halt)
@@ -160,11 +163,11 @@ pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Opt
 
 /// Races until the answer is clear; what halts it before.
 fn drive(
-    subject: &mut dyn Subject,
-    policy: &mut Policy,
-    time: &Time,
+    subject: &mut dyn RaceSubject,
+    policy: &mut RacePolicy,
+    time: &RaceTime,
     compare_runs: u32,
-) -> Result<(), Halt> {
+) -> Result<(), RaceHalt> {
     // Arms that an earlier session found likely.
     compare_outputs(subject, policy)?;
     // Who continues a session that has its answer asks for more.
@@ -175,7 +178,7 @@ fn drive(
         let orders = {
             let now = subject.now();
             let cost_ns = |arm| subject.cost_ns(arm);
-            let room = Room {
+            let room = BlockRoom {
                 left_ns: time.left_ns(now),
                 // Half of the overrun is for the estimate of a block, half for a last block.
                 block_ns: time.left(now, time.budget.0 / (2 * OVERRUN)),
@@ -209,8 +212,12 @@ fn drive(
 }
 
 /// The next block, or several of runs at once.
-fn next_blocks(policy: &mut Policy, room: &Room<'_>, most: usize) -> Result<Vec<Order>, Halt> {
-    let mut orders = vec![policy.next_block(room).ok_or(Halt::Budget)?];
+fn next_blocks(
+    policy: &mut RacePolicy,
+    room: &BlockRoom<'_>,
+    most: usize,
+) -> Result<Vec<PlannedBlock>, RaceHalt> {
+    let mut orders = vec![policy.next_block(room).ok_or(RaceHalt::Budget)?];
     while orders.len() < most && orders[0].at_once {
         let Some(order) = policy.next_beside(room) else { break };
         orders.push(order);
@@ -219,15 +226,15 @@ fn next_blocks(policy: &mut Policy, room: &Room<'_>, most: usize) -> Result<Vec<
 }
 
 /// Stops for the user and when the time is over.
-fn check(subject: &(impl Clock + ?Sized), time: &Time) -> Result<(), Halt> {
+fn check(subject: &(impl SessionClock + ?Sized), time: &RaceTime) -> Result<(), RaceHalt> {
     if subject.interrupted() {
-        return Err(Halt::Interrupted);
+        return Err(RaceHalt::Interrupted);
     }
     time.check(subject.now())
 }
 
 /// Has the outputs of arms compared that are likely to gain.
-fn compare_outputs(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
+fn compare_outputs(subject: &mut dyn RaceSubject, policy: &mut RacePolicy) -> Result<(), RaceHalt> {
     for arm in policy.to_compare() {
         let differs = match subject.compare_output(arm) {
             Ok(why) => why,
@@ -242,7 +249,7 @@ fn compare_outputs(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(),
 }
 
 /// Lets combinations of the arms that gain most join.
-fn combine(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
+fn combine(subject: &mut dyn RaceSubject, policy: &mut RacePolicy) -> Result<(), RaceHalt> {
     for arms in policy.to_combine() {
         match subject.combine(&arms) {
             Ok(Some(entrant)) => policy.join(entrant),
@@ -254,19 +261,19 @@ fn combine(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
 }
 
 /// How a stop of the session ends its race.
-pub(crate) const fn halt(stop: &Stop) -> Halt {
+pub(crate) const fn halt(stop: &SessionStop) -> RaceHalt {
     match stop {
-        Stop::Interrupted => Halt::Interrupted,
-        _ => Halt::Session,
+        SessionStop::Interrupted => RaceHalt::Interrupted,
+        _ => RaceHalt::Session,
     }
 }
 
 /// Converts a failure that is not the arm's into the end of the experiment.
-fn ours(failure: RunFailure) -> Halt {
+fn ours(failure: RunFailure) -> RaceHalt {
     match failure {
-        RunFailure::Interrupted => Halt::Interrupted,
+        RunFailure::Interrupted => RaceHalt::Interrupted,
         RunFailure::Failed(why) | RunFailure::NotAtOnce(why) | RunFailure::Broken(why) => {
-            Halt::Control(format!("the experiment could not continue: {why}"))
+            RaceHalt::Control(format!("the experiment could not continue: {why}"))
         }
     }
 }

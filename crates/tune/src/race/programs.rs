@@ -1,30 +1,32 @@
 //! Programs that end as the subject of a race: one fresh run at a time, in the order of the block. Watches for
 //! what ends an experiment or an arm: failures, other exit statuses, the user, the end of the time.
 
-use super::lab::{Arms, Lab, Progress, RunFailure, WeatherMark};
-use super::{BlockRun, Clock, Subject, Time, ours};
+use super::lab::{RaceArms, RaceLab, RaceProgress, RunFailure, WeatherMark};
+use super::{BlockRun, RaceSubject, RaceTime, SessionClock, ours};
 use crate::at_once;
-use crate::world::Arm;
-use pagewise_judge::race::{Block, Counter, Entrant, Halt, Order, Policy};
+use crate::world::ProgramArm;
+use pagewise_judge::race::{
+    PlannedBlock, RaceBlock, RaceEntrant, RaceHalt, RacePolicy, RemedyCounter,
+};
 use pagewise_model::Nanos;
-use pagewise_model::trial::{self, Point, Weather};
-use pagewise_model::usage::Ended;
+use pagewise_model::trial::{self, ArmRun, SystemLoad};
+use pagewise_model::usage::ProgramEnd;
 use std::collections::BTreeMap;
 
 /// The reason of a block that was not finished.
 const NOT_FINISHED: &str = "not finished";
 
-fn entrant(arm: &Arm) -> Entrant {
-    let counter = if arm.mechanism.is_empty() { Counter::None } else { Counter::OfRun };
+fn entrant(arm: &ProgramArm) -> RaceEntrant {
+    let counter = if arm.mechanism.is_empty() { RemedyCounter::None } else { RemedyCounter::OfRun };
     let (name, barred) = (arm.name.clone(), arm.barred.clone());
-    Entrant { name, counter, barred, at_once: at_once::is_apart(arm) }
+    RaceEntrant { name, counter, barred, at_once: at_once::is_apart(arm) }
 }
 
 /// A program and its arms, which `L` runs.
 #[allow(missing_debug_implementations, reason = "what runs them may reach anywhere")]
-pub struct Programs<L> {
+pub struct ProgramSubject<L> {
     pub lab: L,
-    pub arms: Arms,
+    pub arms: RaceArms,
     /// Usual time from one run to the next, before any.
     pub run_ns: Nanos,
     /// The extra time for having memory in place for other runs beside it.
@@ -33,17 +35,17 @@ pub struct Programs<L> {
     /// Clock time of the runs of each arm at once and one at a time, including start and reaping: sum and
     /// number.
     clock: BTreeMap<(Option<usize>, bool), (u64, u64)>,
-    endings: Endings,
+    endings: RunEndings,
 }
 
 /// Why a block ended early.
-enum End {
-    Halt(Halt),
+enum BlockEnd {
+    Halt(RaceHalt),
     /// Runs at once do not work.
     Refused(String),
 }
 
-impl End {
+impl BlockEnd {
     fn of(failure: RunFailure) -> Self {
         match failure {
             RunFailure::NotAtOnce(why) => Self::Refused(why),
@@ -53,26 +55,26 @@ impl End {
 }
 
 /// A point with the time that the host took of it.
-type Hosted = (Point, Nanos);
+type Hosted = (ArmRun, Nanos);
 
 /// How runs ended.
 #[derive(Default)]
-struct Endings {
+struct RunEndings {
     /// The control.
-    expected: Option<Ended>,
+    expected: Option<ProgramEnd>,
     /// Runs before the first of the control.
-    pending: Vec<(usize, Ended)>,
+    pending: Vec<(usize, ProgramEnd)>,
     /// Arms that failed, with the reason.
     failed: BTreeMap<usize, String>,
 }
 
-impl Endings {
+impl RunEndings {
     /// Compares how a run ended with how the control does.
-    fn check(&mut self, arm: Option<usize>, ended: Ended) -> Result<(), Halt> {
+    fn check(&mut self, arm: Option<usize>, ended: ProgramEnd) -> Result<(), RaceHalt> {
         match (arm, self.expected) {
             (None, None) => self.expected = Some(ended),
             (None, Some(expected)) if ended != expected => {
-                return Err(Halt::Control(format!(
+                return Err(RaceHalt::Control(format!(
                     "the reference first ended with {expected}, later with {ended}"
                 )));
             }
@@ -92,35 +94,35 @@ impl Endings {
     }
 }
 
-impl<L> Programs<L> {
+impl<L> ProgramSubject<L> {
     /// Without arms, and before any run.
     #[must_use]
-    pub fn new(lab: L, control: Arm) -> Self {
+    pub fn new(lab: L, control: ProgramArm) -> Self {
         Self {
             lab,
-            arms: Arms { control, tried: Vec::new() },
+            arms: RaceArms { control, tried: Vec::new() },
             run_ns: Nanos(0),
             beside_ns: Nanos(0),
             runs: 0,
             clock: BTreeMap::new(),
-            endings: Endings::default(),
+            endings: RunEndings::default(),
         }
     }
 
     /// The arms as the policy knows them.
     #[must_use]
-    pub fn entrants(&self) -> Vec<Entrant> {
+    pub fn entrants(&self) -> Vec<RaceEntrant> {
         self.arms.tried.iter().map(entrant).collect()
     }
 }
 
-impl<L: Lab> Programs<L> {
+impl<L: RaceLab> ProgramSubject<L> {
     /// Shows the user what runs now.
-    fn progress(&mut self, arm: Option<usize>, policy: &Policy, time: &Time) {
+    fn progress(&mut self, arm: Option<usize>, policy: &RacePolicy, time: &RaceTime) {
         let left_ns = Nanos(time.left_ns(self.lab.now()));
         let standings = || policy.standings();
         let (runs, arm) = (self.runs, policy.name(arm));
-        self.lab.progress(&Progress { runs, left_ns, arm, standings: &standings });
+        self.lab.progress(&RaceProgress { runs, left_ns, arm, standings: &standings });
     }
 
     /// Records the time of a run of an arm, at once or not.
@@ -133,18 +135,19 @@ impl<L: Lab> Programs<L> {
     /// Runs all of each block at once.
     fn at_once(
         &mut self,
-        orders: &[Order],
-        policy: &Policy,
-        time: &Time,
-    ) -> Result<Vec<Vec<Hosted>>, End> {
-        super::check(self, time).map_err(End::Halt)?;
+        orders: &[PlannedBlock],
+        policy: &RacePolicy,
+        time: &RaceTime,
+    ) -> Result<Vec<Vec<Hosted>>, BlockEnd> {
+        super::check(self, time).map_err(BlockEnd::Halt)?;
         let first = orders.iter().flat_map(|order| &order.runs).find_map(|arm| *arm);
         self.progress(first, policy, time);
         let begun = self.lab.now();
         let own = |arm: &Option<usize>| arm.map_or(&self.arms.control, |at| &self.arms.tried[at]);
-        let of_block = |order: &Order| order.runs.iter().map(own).collect::<Vec<&Arm>>();
-        let blocks: Vec<Vec<&Arm>> = orders.iter().map(of_block).collect();
-        let done = self.lab.run_at_once(&blocks, &self.arms).map_err(End::of)?;
+        let of_block =
+            |order: &PlannedBlock| order.runs.iter().map(own).collect::<Vec<&ProgramArm>>();
+        let blocks: Vec<Vec<&ProgramArm>> = orders.iter().map(of_block).collect();
+        let done = self.lab.run_at_once(&blocks, &self.arms).map_err(BlockEnd::of)?;
         // Blocks side by side take no longer than one.
         let longest = orders.iter().map(|order| order.runs.len()).max().unwrap_or(1).max(1) as u64;
         let each = self.lab.now().0.saturating_sub(begun.0) / longest;
@@ -174,19 +177,19 @@ impl<L: Lab> Programs<L> {
         is_finished: bool,
         (mark, begun): &(WeatherMark, Nanos),
     ) -> BlockRun {
-        let mut weather = Weather::default();
+        let mut weather = SystemLoad::default();
         let elapsed = self.lab.now().0.saturating_sub(begun.0);
         describe_weather(&mut weather, *mark, self.lab.weather(), elapsed);
-        let points: Vec<Point>;
+        let points: Vec<ArmRun>;
         (points, weather.host_by_point_ns) = hosted.into_iter().unzip();
         let dropped = (!is_finished).then(|| NOT_FINISHED.to_owned());
-        let block = trial::Block { at_once, points, weather, dropped };
+        let block = trial::ExperimentBlock { at_once, points, weather, dropped };
         let failed = self.endings.failed.iter().map(|(arm, why)| (*arm, why.clone())).collect();
-        let block = (!block.points.is_empty()).then_some(Block::Runs(block));
+        let block = (!block.points.is_empty()).then_some(RaceBlock::Runs(block));
         BlockRun { block, failed, ..BlockRun::default() }
     }
 
-    fn hosted(&mut self, point: Point, at_once: bool) -> Hosted {
+    fn hosted(&mut self, point: ArmRun, at_once: bool) -> Hosted {
         let host = self.lab.host_ns(&point, at_once);
         (point, host)
     }
@@ -195,23 +198,23 @@ impl<L: Lab> Programs<L> {
     fn named(
         &mut self,
         arm: Option<usize>,
-        policy: &Policy,
-        done: Result<Point, RunFailure>,
-    ) -> Result<Option<Point>, End> {
+        policy: &RacePolicy,
+        done: Result<ArmRun, RunFailure>,
+    ) -> Result<Option<ArmRun>, BlockEnd> {
         match (done, arm) {
             (Ok(point), _) => {
-                self.endings.check(arm, point.usage.ended).map_err(End::Halt)?;
-                let point = Point { arm: policy.name(arm).to_owned(), ..point };
+                self.endings.check(arm, point.usage.ended).map_err(BlockEnd::Halt)?;
+                let point = ArmRun { arm: policy.name(arm).to_owned(), ..point };
                 Ok((!self.endings.has_failed(arm)).then_some(point))
             }
             (Err(RunFailure::Failed(why)), None) => {
-                Err(End::Halt(Halt::Control(format!("the reference failed: {why}"))))
+                Err(BlockEnd::Halt(RaceHalt::Control(format!("the reference failed: {why}"))))
             }
             (Err(RunFailure::Failed(why)), Some(arm)) => {
                 self.endings.failed.insert(arm, format!("it failed: {why}"));
                 Ok(None)
             }
-            (Err(other), _) => Err(End::of(other)),
+            (Err(other), _) => Err(BlockEnd::of(other)),
         }
     }
 
@@ -219,9 +222,9 @@ impl<L: Lab> Programs<L> {
     fn in_turn(
         &mut self,
         order: &[Option<usize>],
-        policy: &Policy,
-        time: &Time,
-    ) -> (Vec<Hosted>, Result<(), End>) {
+        policy: &RacePolicy,
+        time: &RaceTime,
+    ) -> (Vec<Hosted>, Result<(), BlockEnd>) {
         let mut points = Vec::new();
         for arm in order {
             match self.point(*arm, policy, time) {
@@ -236,13 +239,13 @@ impl<L: Lab> Programs<L> {
     fn point(
         &mut self,
         arm: Option<usize>,
-        policy: &Policy,
-        time: &Time,
-    ) -> Result<Option<Point>, End> {
+        policy: &RacePolicy,
+        time: &RaceTime,
+    ) -> Result<Option<ArmRun>, BlockEnd> {
         if self.endings.has_failed(arm) {
             return Ok(None);
         }
-        super::check(self, time).map_err(End::Halt)?;
+        super::check(self, time).map_err(BlockEnd::Halt)?;
         self.progress(arm, policy, time);
         let before = self.lab.now();
         let own = arm.map_or(&self.arms.control, |arm| &self.arms.tried[arm]);
@@ -255,7 +258,7 @@ impl<L: Lab> Programs<L> {
     }
 }
 
-impl<L: Lab> Clock for Programs<L> {
+impl<L: RaceLab> SessionClock for ProgramSubject<L> {
     fn now(&self) -> Nanos {
         self.lab.now()
     }
@@ -265,15 +268,15 @@ impl<L: Lab> Clock for Programs<L> {
     }
 }
 
-impl<L: Lab> Subject for Programs<L> {
-    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+impl<L: RaceLab> RaceSubject for ProgramSubject<L> {
+    fn run(&mut self, order: &PlannedBlock, policy: &RacePolicy, time: &RaceTime) -> BlockRun {
         let watch = self.watch();
         let (points, end) = self.in_turn(&order.runs, policy, time);
         let mut done = self.block(false, points, end.is_ok(), &watch);
         match end {
             Ok(()) => {}
-            Err(End::Halt(halt)) => done.end = Err(halt),
-            Err(End::Refused(why)) => done.refused = Some(why),
+            Err(BlockEnd::Halt(halt)) => done.end = Err(halt),
+            Err(BlockEnd::Refused(why)) => done.refused = Some(why),
         }
         done
     }
@@ -284,17 +287,17 @@ impl<L: Lab> Subject for Programs<L> {
 
     fn run_side_by_side(
         &mut self,
-        orders: &[Order],
-        policy: &Policy,
-        time: &Time,
+        orders: &[PlannedBlock],
+        policy: &RacePolicy,
+        time: &RaceTime,
     ) -> Vec<BlockRun> {
         let watch = self.watch();
         match self.at_once(orders, policy, time) {
             Ok(all) => {
                 all.into_iter().map(|points| self.block(true, points, true, &watch)).collect()
             }
-            Err(End::Halt(halt)) => vec![BlockRun { end: Err(halt), ..BlockRun::default() }],
-            Err(End::Refused(why)) => {
+            Err(BlockEnd::Halt(halt)) => vec![BlockRun { end: Err(halt), ..BlockRun::default() }],
+            Err(BlockEnd::Refused(why)) => {
                 vec![BlockRun { refused: Some(why), ..BlockRun::default() }]
             }
         }
@@ -313,8 +316,8 @@ impl<L: Lab> Subject for Programs<L> {
         self.lab.compare_output(&self.arms.tried[arm], &self.arms)
     }
 
-    fn combine(&mut self, arms: &[usize]) -> Result<Option<Entrant>, RunFailure> {
-        let apart: Vec<&Arm> = arms.iter().map(|arm| &self.arms.tried[*arm]).collect();
+    fn combine(&mut self, arms: &[usize]) -> Result<Option<RaceEntrant>, RunFailure> {
+        let apart: Vec<&ProgramArm> = arms.iter().map(|arm| &self.arms.tried[*arm]).collect();
         let Some(together) = self.lab.combine(&apart, &self.arms)? else { return Ok(None) };
         let entrant = entrant(&together);
         self.arms.tried.push(together);
@@ -322,7 +325,7 @@ impl<L: Lab> Subject for Programs<L> {
     }
 }
 
-fn describe_weather(weather: &mut Weather, from: WeatherMark, to: WeatherMark, elapsed: u64) {
+fn describe_weather(weather: &mut SystemLoad, from: WeatherMark, to: WeatherMark, elapsed: u64) {
     let share = |from: Option<Nanos>, to: Option<Nanos>| {
         Some(to?.0.saturating_sub(from?.0) as f64 / elapsed.max(1) as f64)
     };

@@ -1,15 +1,15 @@
 //! The common part of sessions on servers: the checks of a plain server, and the answer.
 
-use super::Terms;
-use crate::request::Request;
-use crate::stop::Stop;
+use super::LoadTerms;
+use crate::request::SessionRequest;
+use crate::stop::SessionStop;
 use pagewise_judge::service::{failed, value};
 use pagewise_model::Nanos;
-use pagewise_model::plan::{Dose, Receipt};
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::{Side, Window};
-use pagewise_model::trial::Quantity;
-use pagewise_remedy::receipt::Start;
+use pagewise_model::plan::{RemedyDose, RemedyReceipt};
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::service::{ServerMeasurement, ServiceWindow};
+use pagewise_model::trial::ComparedQuantity;
+use pagewise_remedy::receipt::TestedStart;
 
 /// The budget unless the user gives one.
 const BUDGET: Nanos = Nanos::secs(300);
@@ -21,29 +21,29 @@ const LEAST_FOR_REQUEST: f64 = 1_000.0;
 const LEAST_OF_GENERATOR: f64 = 0.05;
 
 /// Time for the whole session.
-pub(super) fn budget(base: &Request) -> Nanos {
+pub(super) fn budget(base: &SessionRequest) -> Nanos {
     base.spec.budget_ns.unwrap_or(BUDGET)
 }
 
 /// Checks the plain server before anything is compared with it. Returns notes for the user.
 pub(super) fn check(
-    terms: &Terms,
-    quantity: Quantity,
-    side: &Side,
-) -> Result<Option<String>, Stop> {
+    terms: &LoadTerms,
+    quantity: ComparedQuantity,
+    side: &ServerMeasurement,
+) -> Result<Option<String>, SessionStop> {
     let failed = failed(side);
     let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
     if failed > 0.0 {
         let hint = terms.metric.strictness(&terms.load);
         let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
-        return Err(Stop::Service(format!(
+        return Err(SessionStop::Service(format!(
             "{failed:.0} of {requests:.0} requests failed against the plain server: \
              fix the load first{hint}"
         )));
     }
-    let is_open = |window: &Window| window.load.open_loop == Some(true);
-    if quantity == Quantity::P99 && !side.windows.iter().all(is_open) {
-        return Err(Stop::Service(
+    let is_open = |window: &ServiceWindow| window.load.open_loop == Some(true);
+    if quantity == ComparedQuantity::P99 && !side.windows.iter().all(is_open) {
+        return Err(SessionStop::Service(
             "p99 can be the goal only of a load at a fixed rate (wrk2 --rate, k6 arrival rate): \
              a generator that waits for each answer hides slow ones"
                 .to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn check(
     }
     if value(quantity, side).is_none() {
         let name = quantity.into_str();
-        return Err(Stop::Service(format!(
+        return Err(SessionStop::Service(format!(
             "the load's output has no figure for {name}: \
              select one with --metric regex:PATTERN or json:PATH"
         )));
@@ -60,8 +60,8 @@ pub(super) fn check(
 }
 
 /// Doubts about the figures from the CPU times of the server and the generator. `None` without any.
-fn doubts(side: &Side) -> Option<String> {
-    let sum = |of: fn(&Window) -> f64| side.windows.iter().map(of).sum::<f64>();
+fn doubts(side: &ServerMeasurement) -> Option<String> {
+    let sum = |of: fn(&ServiceWindow) -> f64| side.windows.iter().map(of).sum::<f64>();
     let server = sum(|window| window.cpu_ns.0 as f64);
     let generator = sum(|window| window.generator_cpu_ns.0 as f64);
     let requests = sum(|window| window.load.requests);
@@ -80,15 +80,15 @@ fn doubts(side: &Side) -> Option<String> {
 }
 
 /// Page costs are all there is to gain, and nothing can be tried.
-pub(super) fn nothing_fits(run: &Run) -> Outcome {
+pub(super) fn nothing_fits(run: &SavedRun) -> SessionOutcome {
     let ceiling = run.diagnosis.as_ref().map_or(0.0, |all| all.ceiling_share);
     let ceiling = ceiling * 100.0;
     let why = format!("page costs are at most {ceiling:.0}% of its CPU time, and no remedy fits");
-    Outcome::NothingToGain { why }
+    SessionOutcome::NothingToGain { why }
 }
 
 /// The lines that keep these doses, those for containers among them.
-pub(super) fn receipt(doses: &[Dose], start: &Start<'_>) -> Receipt {
+pub(super) fn receipt(doses: &[RemedyDose], start: &TestedStart<'_>) -> RemedyReceipt {
     let mut receipt = pagewise_remedy::receipt::write(doses, start);
     match pagewise_remedy::containers::lines(doses, start) {
         Ok(lines) => receipt.containers = Some(lines),
@@ -100,20 +100,20 @@ pub(super) fn receipt(doses: &[Dose], start: &Start<'_>) -> Receipt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::service::{Holding, Load};
+    use pagewise_model::service::{LoadReport, ServerMemory};
 
     #[test]
     fn a_server_that_uses_no_time_for_its_requests_is_named() {
         let said = |server: u64, generator: u64, requests: f64| {
-            let window = Window {
+            let window = ServiceWindow {
                 cpu_ns: Nanos(server),
                 wall_ns: Nanos::secs(1),
                 generator_cpu_ns: Nanos(generator),
-                load: Load { requests, ..Load::default() },
+                load: LoadReport { requests, ..LoadReport::default() },
                 at_once: false,
             };
-            let held = Holding::default();
-            doubts(&Side {
+            let held = ServerMemory::default();
+            doubts(&ServerMeasurement {
                 ready_ns: Nanos(0),
                 warm_ups: 1,
                 windows: vec![window.clone(), window],

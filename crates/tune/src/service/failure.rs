@@ -1,32 +1,32 @@
 //! Which side is to blame for a failure of a server or its load.
 
 use crate::race::RunFailure;
-use crate::stop::Stop;
+use crate::stop::SessionStop;
 
 /// The side to blame for a failure.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ServiceFailure {
     /// The plain server's, the load's, or ours: the session ends.
-    Session(Stop),
+    Session(SessionStop),
     /// That of the arm of this number: it is rejected.
     Arm(usize, String),
 }
 
-impl Failure {
+impl ServiceFailure {
     /// The user asked to stop.
     pub(super) const fn is_by_user(&self) -> bool {
-        matches!(self, Self::Session(Stop::Interrupted))
+        matches!(self, Self::Session(SessionStop::Interrupted))
     }
 }
 
 /// The side to blame for a failure with this arm or the plain server. An arm is blamed only for its own
 /// actions and requests.
-pub(super) fn whose(arm: Option<usize>, stop: Stop) -> Failure {
-    let Some(arm) = arm else { return Failure::Session(stop) };
+pub(super) fn whose(arm: Option<usize>, stop: SessionStop) -> ServiceFailure {
+    let Some(arm) = arm else { return ServiceFailure::Session(stop) };
     match stop.into_failure() {
-        RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Failure::Arm(arm, why),
-        RunFailure::Interrupted => Failure::Session(Stop::Interrupted),
-        RunFailure::Broken(why) => Failure::Session(Stop::Broken(why)),
+        RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => ServiceFailure::Arm(arm, why),
+        RunFailure::Interrupted => ServiceFailure::Session(SessionStop::Interrupted),
+        RunFailure::Broken(why) => ServiceFailure::Session(SessionStop::Broken(why)),
     }
 }
 
@@ -36,13 +36,18 @@ mod tests {
 
     #[test]
     fn an_arm_is_blamed_for_its_own_failures_only() {
-        let own = || Stop::Service("the server ended under load".to_owned());
-        assert!(matches!(whose(Some(1), own()), Failure::Arm(1, _)));
-        assert!(matches!(whose(Some(0), Stop::NotHuge("x".to_owned())), Failure::Arm(0, _)));
-        assert!(matches!(whose(None, own()), Failure::Session(Stop::Service(_))));
-        let broken = whose(Some(0), Stop::Broken("--prepare failed".to_owned()));
-        assert!(matches!(broken, Failure::Session(Stop::Broken(why)) if why == "--prepare failed"));
-        let stopped = whose(Some(0), Stop::Interrupted);
-        assert!(matches!(stopped, Failure::Session(Stop::Interrupted)));
+        let own = || SessionStop::Service("the server ended under load".to_owned());
+        assert!(matches!(whose(Some(1), own()), ServiceFailure::Arm(1, _)));
+        assert!(matches!(
+            whose(Some(0), SessionStop::NotHuge("x".to_owned())),
+            ServiceFailure::Arm(0, _)
+        ));
+        assert!(matches!(whose(None, own()), ServiceFailure::Session(SessionStop::Service(_))));
+        let broken = whose(Some(0), SessionStop::Broken("--prepare failed".to_owned()));
+        assert!(
+            matches!(broken, ServiceFailure::Session(SessionStop::Broken(why)) if why == "--prepare failed")
+        );
+        let stopped = whose(Some(0), SessionStop::Interrupted);
+        assert!(matches!(stopped, ServiceFailure::Session(SessionStop::Interrupted)));
     }
 }

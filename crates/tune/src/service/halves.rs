@@ -1,17 +1,19 @@
 //! Which CPUs servers and their loads have.
 
-use super::Shape;
+use super::LoadShape;
 use pagewise_kernel::{affinity, topology};
-use pagewise_model::service::Mode;
+use pagewise_model::service::ServiceMode;
 
-impl Shape {
+impl LoadShape {
     /// The halves of the CPUs for the server that started as this one, and for its load, in a window.
     pub(super) const fn halves(&self, at: usize, window: u32) -> [usize; 2] {
         let (slot, turn) = (self.slot as usize % 2, window as usize);
         match self.mode {
-            Mode::AtOnce => [slot, 1 - slot],
-            Mode::Duet => [(slot + at + turn) % 2; 2],
-            Mode::Restart | Mode::Toggle => [(slot + turn) % 2, (slot + turn + 1) % 2],
+            ServiceMode::AtOnce => [slot, 1 - slot],
+            ServiceMode::Duet => [(slot + at + turn) % 2; 2],
+            ServiceMode::Restart | ServiceMode::Toggle => {
+                [(slot + turn) % 2, (slot + turn + 1) % 2]
+            }
         }
     }
 }
@@ -31,11 +33,11 @@ mod tests {
     #[test]
     fn servers_and_loads_have_their_halves() {
         let halves = |mode| {
-            let shape = Shape { mode, windows: 2, slot: 1 };
+            let shape = LoadShape { mode, windows: 2, slot: 1 };
             [0, 1].map(|window| [0, 1].map(|at| shape.halves(at, window)))
         };
-        assert_eq!(halves(Mode::AtOnce), [[[1, 0]; 2]; 2], "together, apart from the loads");
-        assert_eq!(halves(Mode::Duet), [[[1, 1], [0, 0]], [[0, 0], [1, 1]]]);
-        assert_eq!(halves(Mode::Restart).map(|window| window[0]), [[1, 0], [0, 1]]);
+        assert_eq!(halves(ServiceMode::AtOnce), [[[1, 0]; 2]; 2], "together, apart from the loads");
+        assert_eq!(halves(ServiceMode::Duet), [[[1, 1], [0, 0]], [[0, 0], [1, 1]]]);
+        assert_eq!(halves(ServiceMode::Restart).map(|window| window[0]), [[1, 0], [0, 1]]);
     }
 }

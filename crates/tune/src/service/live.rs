@@ -5,33 +5,37 @@
 //! not count. There are no two starts that could differ, so a block is cheap. Its result holds for this
 //! process in this state, and not for another start.
 //!
-//! Guards are checked after each run of the load ([`Watch`]). If one is broken, its remedy is undone
+//! Guards are checked after each run of the load ([`ServiceWatch`]). If one is broken, its remedy is undone
 //! immediately and not tried again.
 
-use super::Terms;
+use super::LoadTerms;
 use super::answer;
-use super::look::{self, UnderLoad};
-use super::stage::Seen;
-use super::subject::{Helpers, Subject, cpus_used};
+use super::look::{self, ObservedService};
+use super::stage::PlainObservation;
+use super::subject::{HelperCommands, LiveProcess, cpus_used};
 use crate::choose;
 use crate::live::Listener;
-use crate::race::{self, BlockRun, Clock, Time};
-use crate::request::Request as Base;
-use crate::session::{self, Tunable};
-use crate::stop::Stop;
-use crate::world::{Event, Surroundings};
-use pagewise_judge::race::{Block, Counter, Entrant, Order, Policy, Unit};
-use pagewise_judge::service::Watch;
+use crate::race::{self, BlockRun, RaceTime, SessionClock};
+use crate::request::SessionRequest as Base;
+use crate::session::{self, TunableSubject};
+use crate::stop::SessionStop;
+use crate::world::{SessionEvent, SessionSurroundings};
+use pagewise_judge::race::{
+    BlockUnit, PlannedBlock, RaceBlock, RaceEntrant, RacePolicy, RemedyCounter,
+};
+use pagewise_judge::service::ServiceWatch;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Receipt};
-use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
-use pagewise_remedy::live::{Applied, Change, Offer, Running, offers};
-use pagewise_remedy::{Evidence, Target as Program};
-use pagewise_tracee::target::Target;
+use pagewise_model::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
+use pagewise_model::price::PagePrices;
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
+use pagewise_model::service::{
+    ServerMeasurement, ServerMemory, ServerPair, ServiceMode, ServiceWindow, TunedService,
+};
+use pagewise_remedy::live::{LiveChange, LiveOffer, LiveResult, RunningService, offers};
+use pagewise_remedy::{RemedyEvidence, TargetProgram as Program};
+use pagewise_tracee::target::TargetProcess;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -42,33 +46,33 @@ const MOST: u32 = 4;
 
 /// A running service and its load.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveServiceRequest {
     /// The part common with programs that end. Its command is the service's.
     pub base: Base,
-    pub target: Target,
-    pub terms: Terms,
+    pub target: TargetProcess,
+    pub terms: LoadTerms,
 }
 
 /// Runs a session to its end. The run contains everything found so far, even after an early stop.
 pub fn run(
-    request: &Live,
-    helpers: &Helpers,
+    request: &LiveServiceRequest,
+    helpers: &HelperCommands,
     stop: Arc<AtomicBool>,
     listener: Listener<'_>,
-) -> (Run, Option<Stop>) {
+) -> (SavedRun, Option<SessionStop>) {
     let since = clock::now();
     let run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
-    let subject = Subject::new(request, helpers, stop, listener);
-    let switched = subject.map(|world| Switched::new(&request.base, &request.terms, world));
+    let subject = LiveProcess::new(request, helpers, stop, listener);
+    let switched = subject.map(|world| SwitchedService::new(&request.base, &request.terms, world));
     session::tune(run, since, switched)
 }
 
 /// A process that runs already, its load, and what switches it.
-pub(super) trait ProcessWorld: Surroundings {
+pub(super) trait ProcessWorld: SessionSurroundings {
     fn pid(&self) -> i32;
     fn pids(&self) -> Vec<i32>;
     /// What its memory holds now.
-    fn holding(&self) -> Holding;
+    fn holding(&self) -> ServerMemory;
     fn has_ended(&self) -> bool;
     /// A remedy is on.
     fn is_on(&self) -> bool;
@@ -78,41 +82,41 @@ pub(super) trait ProcessWorld: Surroundings {
     ///
     /// # Errors
     /// If the process ends or the load fails.
-    fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop>;
+    fn look(&mut self, notes: &mut Vec<String>) -> Result<PlainObservation, SessionStop>;
     /// Runs the load once.
     ///
     /// # Errors
     /// When the process ends or the load fails.
-    fn window(&mut self) -> Result<Window, Stop>;
+    fn window(&mut self) -> Result<ServiceWindow, SessionStop>;
     /// Makes a change; the inner error says why it cannot be made.
     ///
     /// # Errors
     /// When the user interrupts or our process dies.
-    fn on(&mut self, change: &Change) -> Result<Result<Applied, String>, Stop>;
+    fn on(&mut self, change: &LiveChange) -> Result<Result<LiveResult, String>, SessionStop>;
     /// Undoes it.
     ///
     /// # Errors
     /// When it cannot be undone.
-    fn off(&mut self) -> Result<(), Stop>;
+    fn off(&mut self) -> Result<(), SessionStop>;
 }
 
 /// A remedy that is switched.
-struct Arm {
-    dose: Dose,
+struct SwitchedArm {
+    dose: RemedyDose,
     name: String,
-    change: Change,
+    change: LiveChange,
 }
 
 /// Windows of one block.
-struct Sides {
-    off: Side,
-    on: Side,
+struct BlockSides {
+    off: ServerMeasurement,
+    on: ServerMeasurement,
 }
 
-impl Sides {
+impl BlockSides {
     /// The state before any window, with the current memory of the service.
-    fn new(now: Holding) -> Self {
-        let side = || Side {
+    fn new(now: ServerMemory) -> Self {
+        let side = || ServerMeasurement {
             ready_ns: Nanos(0),
             warm_ups: 0,
             windows: Vec::new(),
@@ -122,32 +126,32 @@ impl Sides {
         Self { off: side(), on: side() }
     }
 
-    const fn side(&mut self, is_on: bool) -> &mut Side {
+    const fn side(&mut self, is_on: bool) -> &mut ServerMeasurement {
         if is_on { &mut self.on } else { &mut self.off }
     }
 }
 
 /// A service that is switched.
-pub(super) struct Switched<'a, W> {
+pub(super) struct SwitchedService<'a, W> {
     base: &'a Base,
-    terms: &'a Terms,
+    terms: &'a LoadTerms,
     world: W,
     /// What fits and can be switched.
-    pub(super) offers: Vec<Offer>,
-    arms: Vec<Arm>,
+    pub(super) offers: Vec<LiveOffer>,
+    arms: Vec<SwitchedArm>,
     /// Of the load in a part of a block.
     runs: u32,
-    watch: Watch<'a>,
+    watch: ServiceWatch<'a>,
     /// Time of the last block.
     cost: Nanos,
-    stop: Option<Stop>,
+    stop: Option<SessionStop>,
     notes: Vec<String>,
     /// Requests that failed while nothing was changed.
     failed: f64,
 }
 
-impl<'a, W: ProcessWorld> Switched<'a, W> {
-    pub(super) fn new(base: &'a Base, terms: &'a Terms, world: W) -> Self {
+impl<'a, W: ProcessWorld> SwitchedService<'a, W> {
+    pub(super) fn new(base: &'a Base, terms: &'a LoadTerms, world: W) -> Self {
         Self {
             base,
             terms,
@@ -155,7 +159,7 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
             offers: Vec::new(),
             arms: Vec::new(),
             runs: 1,
-            watch: Watch::new(&base.spec.guards, Vec::new()),
+            watch: ServiceWatch::new(&base.spec.guards, Vec::new()),
             cost: Nanos(0),
             stop: None,
             notes: Vec::new(),
@@ -165,8 +169,12 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
 
     /// Runs one block of an arm. Also returns why the arm must not be tried again, if so. No remedy is on
     /// afterwards.
-    fn block(&mut self, at: usize, is_on_first: bool) -> Result<(Sides, Option<String>), Stop> {
-        let mut block = Sides::new(self.world.holding());
+    fn block(
+        &mut self,
+        at: usize,
+        is_on_first: bool,
+    ) -> Result<(BlockSides, Option<String>), SessionStop> {
+        let mut block = BlockSides::new(self.world.holding());
         let mut broken = None;
         for is_on in [is_on_first, !is_on_first, !is_on_first, is_on_first] {
             broken = self.part(&mut block, at, is_on)?;
@@ -180,7 +188,12 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
     }
 
     /// Runs of the load with the remedy on, or off. Why it is to be undone, if so.
-    fn part(&mut self, block: &mut Sides, at: usize, is_on: bool) -> Result<Option<String>, Stop> {
+    fn part(
+        &mut self,
+        block: &mut BlockSides,
+        at: usize,
+        is_on: bool,
+    ) -> Result<Option<String>, SessionStop> {
         if is_on != self.world.is_on() {
             let begun = self.world.now();
             if let Some(why) = self.switch(at, is_on)? {
@@ -217,7 +230,7 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
     }
 
     /// Switches; why the arm cannot be on, if so.
-    fn switch(&mut self, at: usize, is_on: bool) -> Result<Option<String>, Stop> {
+    fn switch(&mut self, at: usize, is_on: bool) -> Result<Option<String>, SessionStop> {
         if !is_on {
             self.world.off()?;
             return Ok(None);
@@ -238,10 +251,10 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
     }
 
     /// One run of the load. The inner error occurs only with the remedy on.
-    fn window(&mut self, is_on: bool) -> Result<Result<Window, String>, Stop> {
+    fn window(&mut self, is_on: bool) -> Result<Result<ServiceWindow, String>, SessionStop> {
         let failure = match self.world.window() {
             Ok(window) => return Ok(Ok(window)),
-            Err(Stop::Service(why)) if is_on && !self.world.has_ended() => why,
+            Err(SessionStop::Service(why)) if is_on && !self.world.has_ended() => why,
             Err(stop) => return Err(stop),
         };
         self.world.off()?;
@@ -252,31 +265,35 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
     }
 }
 
-impl<W: ProcessWorld> UnderLoad for Switched<'_, W> {
+impl<W: ProcessWorld> ObservedService for SwitchedService<'_, W> {
     const LOOK: &'static str = "the process as it is under its load";
 
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &LoadTerms {
         self.terms
     }
 
-    fn service(&self) -> Result<Service, Stop> {
-        Ok(Service {
-            mode: Mode::Toggle,
+    fn service(&self) -> Result<TunedService, SessionStop> {
+        Ok(TunedService {
+            mode: ServiceMode::Toggle,
             mode_why: "the process runs already".to_owned(),
             first: None,
             pairs: Vec::new(),
         })
     }
 
-    fn see(&mut self) -> Result<Seen, Stop> {
+    fn see(&mut self) -> Result<PlainObservation, SessionStop> {
         self.world.look(&mut self.notes)
     }
 
-    fn candidates(&mut self, evidence: &Evidence<'_>, side: &Side) -> Vec<Candidate> {
+    fn candidates(
+        &mut self,
+        evidence: &RemedyEvidence<'_>,
+        side: &ServerMeasurement,
+    ) -> Vec<RemedyCandidate> {
         let program = Program::from_command(&self.base.spec.command);
         let (root, pids) = (self.world.pid(), self.world.pids());
         let cpus_used = cpus_used(side);
-        let running = Running { root, pids: &pids, cpus_used, program: &program };
+        let running = RunningService { root, pids: &pids, cpus_used, program: &program };
         self.offers = offers(evidence, &running);
         self.offers.iter().map(|offer| offer.candidate.clone()).collect()
     }
@@ -286,8 +303,8 @@ impl<W: ProcessWorld> UnderLoad for Switched<'_, W> {
     }
 }
 
-impl<W: ProcessWorld> Tunable for Switched<'_, W> {
-    const UNIT: Unit = Unit::WatchedPair;
+impl<W: ProcessWorld> TunableSubject for SwitchedService<'_, W> {
+    const UNIT: BlockUnit = BlockUnit::WatchedPair;
 
     fn base(&self) -> &Base {
         self.base
@@ -297,29 +314,29 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
         answer::budget(self.base)
     }
 
-    fn look(&mut self, run: &mut Run, _: Nanos) -> Result<(), Stop> {
+    fn look(&mut self, run: &mut SavedRun, _: Nanos) -> Result<(), SessionStop> {
         look::look(self, run)
     }
 
-    fn resume(&mut self, run: &Run) -> bool {
+    fn resume(&mut self, run: &SavedRun) -> bool {
         run.service.is_some()
     }
 
-    fn enter(&mut self, run: &mut Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
+    fn enter(&mut self, run: &mut SavedRun, _: Nanos) -> Result<Vec<RaceEntrant>, SessionStop> {
         self.arms = arms(std::mem::take(&mut self.offers), self.base.spec.only.as_deref())?;
         let first = run.service.as_ref().and_then(|service| service.first.as_ref());
         let first = first.map(|side| side.windows.clone()).unwrap_or_default();
         let usual =
             first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
         self.runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
-        self.watch = Watch::new(&self.base.spec.guards, first);
+        self.watch = ServiceWatch::new(&self.base.spec.guards, first);
         // Four parts, and three runs that do not count.
         self.cost = Nanos(usual * u64::from(4 * self.runs + 3));
-        let entrant = |arm: &Arm| Entrant {
+        let entrant = |arm: &SwitchedArm| RaceEntrant {
             name: arm.name.clone(),
             counter: match arm.change {
-                Change::HeapHuge => Counter::AnonHuge,
-                Change::Cpus { .. } => Counter::None,
+                LiveChange::HeapHuge => RemedyCounter::AnonHuge,
+                LiveChange::Cpus { .. } => RemedyCounter::None,
             },
             barred: None,
             at_once: false,
@@ -327,15 +344,15 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
         Ok(self.arms.iter().map(entrant).collect())
     }
 
-    fn nothing_to_try(&self, run: &Run) -> Outcome {
+    fn nothing_to_try(&self, run: &SavedRun) -> SessionOutcome {
         answer::nothing_fits(run)
     }
 
-    fn doses(&self) -> Vec<(String, Vec<Dose>)> {
+    fn doses(&self) -> Vec<(String, Vec<RemedyDose>)> {
         self.arms.iter().map(|arm| (arm.name.clone(), vec![arm.dose.clone()])).collect()
     }
 
-    fn receipt(&self, _: &Run, arm: &str) -> Option<Receipt> {
+    fn receipt(&self, _: &SavedRun, arm: &str) -> Option<RemedyReceipt> {
         let arm = self.arms.iter().find(|one| one.name == arm)?;
         let doses = std::slice::from_ref(&arm.dose);
         let mut receipt = answer::receipt(doses, &self.base.start());
@@ -350,11 +367,15 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
         Some(receipt)
     }
 
-    fn take_stop(&mut self) -> Option<Stop> {
+    fn take_stop(&mut self) -> Option<SessionStop> {
         self.stop.take()
     }
 
-    fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
+    fn finish(
+        &mut self,
+        run: &mut SavedRun,
+        done: Result<(), SessionStop>,
+    ) -> Result<(), SessionStop> {
         let undone = self.world.off();
         if let (Err(_), Err(left)) = (&done, &undone) {
             self.notes.push(left.to_string());
@@ -368,7 +389,7 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
     }
 }
 
-impl<W: ProcessWorld> Clock for Switched<'_, W> {
+impl<W: ProcessWorld> SessionClock for SwitchedService<'_, W> {
     fn now(&self) -> Nanos {
         self.world.now()
     }
@@ -378,33 +399,33 @@ impl<W: ProcessWorld> Clock for Switched<'_, W> {
     }
 }
 
-impl<W: ProcessWorld> Surroundings for Switched<'_, W> {
+impl<W: ProcessWorld> SessionSurroundings for SwitchedService<'_, W> {
     fn machine(&mut self) -> Machine {
         self.world.machine()
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
         self.world.prices()
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell(&mut self, event: &SessionEvent<'_>) {
         self.world.tell(event);
     }
 }
 
-impl<W: ProcessWorld> race::Subject for Switched<'_, W> {
-    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+impl<W: ProcessWorld> race::RaceSubject for SwitchedService<'_, W> {
+    fn run(&mut self, order: &PlannedBlock, policy: &RacePolicy, time: &RaceTime) -> BlockRun {
         let mut done = BlockRun::default();
         let Some(at) = order.runs.iter().find_map(|arm| *arm) else { return done };
         session::show(&mut self.world, policy, at, time);
         let begun = self.world.now();
         match self.block(at, order.runs.first().is_some_and(Option::is_some)) {
-            Ok((Sides { off, on }, broken)) => {
+            Ok((BlockSides { off, on }, broken)) => {
                 self.cost = Nanos(self.world.now().0.saturating_sub(begun.0));
                 done.failed.extend(broken.map(|why| (at, why)));
                 let arm = self.arms[at].name.clone();
-                let pair = Pair { arm, mode: Mode::Toggle, plain: off, other: on };
-                done.block = Some(Block::Pair(pair));
+                let pair = ServerPair { arm, mode: ServiceMode::Toggle, plain: off, other: on };
+                done.block = Some(RaceBlock::Pair(pair));
             }
             Err(stop) => {
                 done.end = Err(race::halt(&stop));
@@ -420,23 +441,26 @@ impl<W: ProcessWorld> race::Subject for Switched<'_, W> {
 }
 
 /// What fits and can be switched, or was asked for.
-fn arms(offers: Vec<Offer>, only: Option<&[Dose]>) -> Result<Vec<Arm>, Stop> {
-    let arm = |offer: Offer| {
+fn arms(
+    offers: Vec<LiveOffer>,
+    only: Option<&[RemedyDose]>,
+) -> Result<Vec<SwitchedArm>, SessionStop> {
+    let arm = |offer: LiveOffer| {
         let dose = offer.candidate.doses.into_iter().next()?;
         let name = choose::name(std::slice::from_ref(&dose));
-        Some(Arm { dose, name, change: offer.change? })
+        Some(SwitchedArm { dose, name, change: offer.change? })
     };
     let Some(only) = only else {
         return Ok(offers.into_iter().filter_map(arm).collect());
     };
-    let wanted = |dose: &Dose| {
+    let wanted = |dose: &RemedyDose| {
         let offer = offers.iter().find(|offer| offer.candidate.remedy == dose.remedy);
         let why = match offer {
             None => "cannot be switched: use --serve".to_owned(),
             Some(offer) if !offer.candidate.fits() => offer.candidate.why.clone(),
             Some(_) => format!("cannot be switched: use --only {}", dose.remedy),
         };
-        let refused = || Stop::Service(format!("--only {}: {why}", dose.spec()));
+        let refused = || SessionStop::Service(format!("--only {}: {why}", dose.spec()));
         let found = offer.cloned().and_then(arm).filter(|arm| arm.dose.spec() == dose.spec());
         found.ok_or_else(refused)
     };
@@ -450,33 +474,33 @@ fn undone(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::plan::{Candidate, Settings};
+    use pagewise_model::plan::{ArmSettings, RemedyCandidate};
 
-    fn dose(remedy: &str, parameter: &str) -> Dose {
+    fn dose(remedy: &str, parameter: &str) -> RemedyDose {
         let (remedy, parameter) = (remedy.to_owned(), parameter.to_owned());
-        Dose { remedy, parameter, settings: Settings::default() }
+        RemedyDose { remedy, parameter, settings: ArmSettings::default() }
     }
 
-    fn offer(remedy: &str, doses: Vec<Dose>) -> Offer {
-        let candidate = Candidate {
+    fn offer(remedy: &str, doses: Vec<RemedyDose>) -> LiveOffer {
+        let candidate = RemedyCandidate {
             remedy: remedy.to_owned(),
             sentence: String::new(),
             why: "it is too small".to_owned(),
             ceiling_share: 0.1,
             doses,
         };
-        Offer { candidate, change: Some(Change::HeapHuge) }
+        LiveOffer { candidate, change: Some(LiveChange::HeapHuge) }
     }
 
     #[test]
     fn only_the_dose_that_is_asked_for_is_switched() {
-        let of = |only: Option<Dose>| {
+        let of = |only: Option<RemedyDose>| {
             let offers =
                 vec![offer("place", vec![dose("place", "one")]), offer("heap-huge", Vec::new())];
             let found = arms(offers, only.as_ref().map(std::slice::from_ref));
             found.map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
         };
-        let refused = |only: Dose| of(Some(only)).unwrap_err().to_string();
+        let refused = |only: RemedyDose| of(Some(only)).unwrap_err().to_string();
         assert_eq!(of(None).unwrap(), ["place=one"]);
         assert_eq!(of(Some(dose("place", "one"))).unwrap(), ["place=one"]);
         let other = refused(dose("place", "apart"));

@@ -1,17 +1,17 @@
 //! One run of the load against one server.
 
-use super::Terms;
+use super::LoadTerms;
 use super::tree::ServerTree;
 use crate::files::last_line_in;
-use crate::stop::Stop;
+use crate::stop::SessionStop;
 use pagewise_kernel::clock;
 use pagewise_kernel::file_view::read_at_most;
-use pagewise_model::plan::Settings;
-use pagewise_model::service::Window;
+use pagewise_model::plan::ArmSettings;
+use pagewise_model::service::ServiceWindow;
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +27,10 @@ const MOST_PRINTED: Bytes = Bytes::mib(64);
 const SHOWN: usize = 200;
 
 /// A server as its load sees it.
-pub(super) trait Loaded {
+pub(super) trait LoadedServer {
     fn tree(&self) -> ServerTree;
     /// Refuses a load that would reach another program. What could not be seen of that, if anything.
-    fn reach(&self) -> Result<Option<String>, Stop>;
+    fn reach(&self) -> Result<Option<String>, SessionStop>;
     /// It has ended, by itself or otherwise.
     fn has_ended(&self) -> bool;
     /// It has ended, or does so within this time.
@@ -42,20 +42,20 @@ pub(super) trait Loaded {
         self.has_ended()
     }
     /// Why it is no longer there.
-    fn ended_early(&mut self, when: &str) -> Stop;
+    fn ended_early(&mut self, when: &str) -> SessionStop;
 }
 
 /// The resources to load servers.
 #[derive(Clone, Copy)]
-pub(super) struct Generator<'a> {
-    pub(super) terms: &'a Terms,
+pub(super) struct LoadGenerator<'a> {
+    pub(super) terms: &'a LoadTerms,
     /// For its output.
     pub(super) dir: &'a Path,
     pub(super) stop: &'a AtomicBool,
 }
 
 /// A run of it.
-pub(super) struct Volley {
+pub(super) struct LoadCommand {
     /// Shell command.
     pub(super) command: String,
     /// The CPUs it has. `None` for all.
@@ -64,14 +64,14 @@ pub(super) struct Volley {
     pub(super) at: usize,
 }
 
-impl Generator<'_> {
+impl LoadGenerator<'_> {
     /// Runs it to its end below `supervisor`.
     pub(super) fn fire(
         &self,
-        volley: &Volley,
-        supervisor: &mut Supervisor,
-        server: &mut dyn Loaded,
-    ) -> Result<Window, Stop> {
+        volley: &LoadCommand,
+        supervisor: &mut RunSupervisor,
+        server: &mut dyn LoadedServer,
+    ) -> Result<ServiceWindow, SessionStop> {
         let file = |what: &str| self.dir.join(format!("load-{}-{what}", volley.at));
         let launch = self.launch(volley, &file("out"), &file("err"));
         if !server.has_ended() {
@@ -90,40 +90,40 @@ impl Generator<'_> {
             return Err(server.ended_early("under load"));
         }
         if is_flood() {
-            return Err(Stop::Service(format!(
+            return Err(SessionStop::Service(format!(
                 "the load printed more than {MOST_PRINTED}: let it print its results only"
             )));
         }
         let done = done.map_err(|error| match error {
-            SuperviseError::Interrupted => Stop::Interrupted,
-            other => Stop::Broken(other.to_string()),
+            SuperviseError::Interrupted => SessionStop::Interrupted,
+            other => SessionStop::Broken(other.to_string()),
         })?;
         let read = |what| read_at_most(&file(what), MOST_PRINTED).unwrap_or_default();
         let (out, err) = (read("out"), read("err"));
         if let Some(what) = self.complaint(&done) {
             let said = last_line(&err).or_else(|| last_line(&out));
-            return Err(Stop::Service(format!("{what}: {}", said.unwrap_or_default())));
+            return Err(SessionStop::Service(format!("{what}: {}", said.unwrap_or_default())));
         }
         let text = String::from_utf8_lossy(&out);
-        let load = self.terms.metric.read(&self.terms.load, &text).map_err(Stop::Service)?;
+        let load = self.terms.metric.read(&self.terms.load, &text).map_err(SessionStop::Service)?;
         let generator_cpu_ns = done.usage.cpu_ns();
         let wall_ns = done.usage.wall_ns;
-        Ok(Window { cpu_ns, wall_ns, generator_cpu_ns, load, at_once: false })
+        Ok(ServiceWindow { cpu_ns, wall_ns, generator_cpu_ns, load, at_once: false })
     }
 
-    fn launch(&self, volley: &Volley, out: &Path, err: &Path) -> Launch {
+    fn launch(&self, volley: &LoadCommand, out: &Path, err: &Path) -> ProgramLaunch {
         let (command, cpus) = (&volley.command, volley.cpus.clone());
-        Launch {
-            settings: Settings { cpus, ..Settings::default() },
-            stdout: Sink::File(out.to_owned()),
-            stderr: Sink::File(err.to_owned()),
+        ProgramLaunch {
+            settings: ArmSettings { cpus, ..ArmSettings::default() },
+            stdout: OutputSink::File(out.to_owned()),
+            stderr: OutputSink::File(err.to_owned()),
             timeout_ns: Some(self.terms.load_within),
-            ..Launch::experiment(["sh", "-c", command].map(OsString::from).to_vec())
+            ..ProgramLaunch::experiment(["sh", "-c", command].map(OsString::from).to_vec())
         }
     }
 
     /// Why a run of the load shows nothing, if so.
-    fn complaint(&self, done: &Finished) -> Option<String> {
+    fn complaint(&self, done: &FinishedRun) -> Option<String> {
         if done.timed_out {
             let within = self.terms.load_within;
             return Some(format!("the load did not end within {within} (--load-time)"));

@@ -24,25 +24,25 @@ mod subject;
 mod tree;
 mod watched;
 
-pub use live::{Live, run as run_live};
-pub use ready::Ready;
-pub use server::Ways;
+pub use live::{LiveServiceRequest, run as run_live};
+pub use ready::ReadinessCheck;
+pub use server::ServerLifecycle;
 pub(crate) use shell::{AROUND, run_shell};
-pub use subject::Helpers;
+pub use subject::HelperCommands;
 
 use crate::live::Listener;
-use crate::request::Request as Base;
+use crate::request::SessionRequest as Base;
 use crate::session;
-use crate::stop::Stop;
-use pagewise_judge::service::load::Metric;
+use crate::stop::SessionStop;
+use pagewise_judge::service::load::LoadMetric;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::plan::{Dose, FileKind};
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::service::Mode;
-use pagewise_model::spec::{ServerSpec, Spec};
-use servers::Servers;
-use stage::Stage;
+use pagewise_model::plan::{FileKind, RemedyDose};
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::service::ServiceMode;
+use pagewise_model::spec::{ServerSpec, SessionSpec};
+use servers::ServerSubject;
+use stage::ServerStage;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -53,19 +53,19 @@ const FIT: [&str; 7] =
 
 /// A service and its load.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ServiceRequest {
     /// The part common with programs that end. Its command is the server's.
     pub base: Base,
     /// The command that starts the server, as typed.
     pub serve: String,
     /// How the server starts and ends.
-    pub ways: Ways,
+    pub ways: ServerLifecycle,
     /// How servers are compared. `None` selects the mode that fits.
-    pub mode: Option<Mode>,
-    pub terms: Terms,
+    pub mode: Option<ServiceMode>,
+    pub terms: LoadTerms,
 }
 
-impl Request {
+impl ServiceRequest {
     /// The session that `base` asks for.
     ///
     /// # Errors
@@ -77,14 +77,14 @@ impl Request {
         else {
             return Err("how its servers are started was not saved".to_owned());
         };
-        let ways = Ways {
-            ready: Ready::parse(ready).map_err(|why| format!("--ready {why}"))?,
+        let ways = ServerLifecycle {
+            ready: ReadinessCheck::parse(ready).map_err(|why| format!("--ready {why}"))?,
             ready_within: *ready_within_ns,
             stop: stop.clone(),
             stop_within: *stop_within_ns,
         };
         let (serve, mode) = (asked.serve.clone(), *mode);
-        Ok(Self { serve, ways, mode, terms: Terms::new(&base.spec)?, base })
+        Ok(Self { serve, ways, mode, terms: LoadTerms::new(&base.spec)?, base })
     }
 
     /// All commands that may name a placeholder, a line each.
@@ -101,23 +101,23 @@ impl Request {
 
 /// The load on a service.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct LoadTerms {
     /// Shell command that loads it and ends.
     pub load: String,
     /// How long that may take.
     pub load_within: Nanos,
     /// What reads its output.
-    pub metric: Metric,
+    pub metric: LoadMetric,
     /// How long a server is warmed up at most.
     pub warm_up: Nanos,
 }
 
-impl Terms {
+impl LoadTerms {
     /// The terms that a session of a service requests.
     ///
     /// # Errors
     /// If it is not a service, or its metric is not understood.
-    pub fn new(spec: &Spec) -> Result<Self, String> {
+    pub fn new(spec: &SessionSpec) -> Result<Self, String> {
         let asked = spec.service.as_ref().ok_or("it is no service")?;
         Ok(Self {
             load: asked.load.clone(),
@@ -131,23 +131,23 @@ impl Terms {
 /// How servers are loaded: on which CPUs, for how many windows, and on which half of the CPUs the first one
 /// begins.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    mode: Mode,
+struct LoadShape {
+    mode: ServiceMode,
     windows: u32,
     slot: u32,
 }
 
 /// How pairs with one plain server are made.
 #[derive(Debug, Clone)]
-struct Pairing {
-    shape: Shape,
+struct ServerPairing {
+    shape: LoadShape,
     /// The order of starts: arms by number, `None` for the plain server.
     order: Vec<Option<usize>>,
 }
 
 /// Why an arm cannot run on a stage for servers, if so.
 #[must_use]
-pub fn unfit_dose(dose: &Dose) -> Option<String> {
+pub fn unfit_dose(dose: &RemedyDose) -> Option<String> {
     let settings = &dose.settings;
     let input = settings.huge_files.iter().any(|file| file.kind == FileKind::Input);
     let needs_more = settings.cpus.is_some()
@@ -164,20 +164,20 @@ pub fn unfit_dose(dose: &Dose) -> Option<String> {
 /// Runs a session to its end, or continues a saved one with its look, its arms and all its pairs. The run
 /// contains everything found so far, even after an early stop.
 pub fn run(
-    request: &Request,
-    saved: Option<Run>,
+    request: &ServiceRequest,
+    saved: Option<SavedRun>,
     exe: PathBuf,
     words: &[&str],
     stop: Arc<AtomicBool>,
     listener: Listener<'_>,
-) -> (Run, Option<Stop>) {
+) -> (SavedRun, Option<SessionStop>) {
     let since = clock::now();
     let mut run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
     if let Some(saved) = saved {
         run = session::resumed(run, saved);
     }
-    let stage = Stage::new(request, exe, words, stop, listener);
-    session::tune(run, since, stage.map(|stage| Servers::new(request, stage)))
+    let stage = ServerStage::new(request, exe, words, stop, listener);
+    session::tune(run, since, stage.map(|stage| ServerSubject::new(request, stage)))
 }
 
 #[cfg(test)]

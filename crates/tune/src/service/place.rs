@@ -2,9 +2,9 @@
 
 use crate::files::last_line_in;
 use crate::scratch::remove_tree;
-use crate::stop::Stop;
+use crate::stop::SessionStop;
 use pagewise_kernel::file_view::open_regular;
-use pagewise_kernel::proc::net::{self, Address};
+use pagewise_kernel::proc::net::{self, ListenAddress};
 use pagewise_kernel::proc::own_pid;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::{OsStr, OsString};
@@ -29,12 +29,12 @@ pub(super) fn has_placeholder(text: &str) -> bool {
 /// Refuses a `scratch` path that would not be exactly one word in every context of a command: without quotes,
 /// within either kind of quotes, or passed on to another shell. So no path needs quoting, and the user's
 /// quotes stay correct.
-pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), Stop> {
+pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), SessionStop> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
     if scratch.as_os_str().as_bytes().iter().all(is_plain) || !commands.contains(DIR) {
         return Ok(());
     }
-    Err(Stop::Service(format!(
+    Err(SessionStop::Service(format!(
         "`{}` cannot stand for {DIR} in a command: set TMPDIR to a directory whose path has only letters, digits \
          and /._-+,:@",
         scratch.display()
@@ -63,7 +63,8 @@ fn free_port() -> std::io::Result<u16> {
     loop {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let all = net::listeners(own_pid()).unwrap_or_default();
-        if !all.iter().any(|one| matches!(one.address, Address::Tcp(at) if at.port() == port)) {
+        if !all.iter().any(|one| matches!(one.address, ListenAddress::Tcp(at) if at.port() == port))
+        {
             return Ok(port);
         }
     }
@@ -71,19 +72,19 @@ fn free_port() -> std::io::Result<u16> {
 
 /// The port and directory of one start of a server. `remove` deletes the directory.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ServerPlace {
     pub(super) port: u16,
     pub(super) dir: PathBuf,
     pub(super) log: PathBuf,
 }
 
-impl Place {
+impl ServerPlace {
     /// A place in `scratch`.
-    pub(super) fn new(scratch: &Path, name: &str) -> Result<Self, Stop> {
-        let port = free_port().map_err(|e| Stop::Broken(format!("no free port: {e}")))?;
+    pub(super) fn new(scratch: &Path, name: &str) -> Result<Self, SessionStop> {
+        let port = free_port().map_err(|e| SessionStop::Broken(format!("no free port: {e}")))?;
         let dir = scratch.join(name);
         std::fs::create_dir_all(&dir)
-            .map_err(|e| Stop::Broken(format!("cannot make `{}`: {e}", dir.display())))?;
+            .map_err(|e| SessionStop::Broken(format!("cannot make `{}`: {e}", dir.display())))?;
         Ok(Self { port, log: scratch.join(format!("{name}.log")), dir })
     }
 
@@ -159,7 +160,7 @@ mod tests {
         use std::io::Write;
         use std::os::unix::fs::MetadataExt;
         let scratch = tempfile::tempdir().unwrap();
-        let place = Place::new(scratch.path(), "server").unwrap();
+        let place = ServerPlace::new(scratch.path(), "server").unwrap();
         let mut log = std::fs::File::create(&place.log).unwrap();
         let line = [&[b'x'; 1023][..], b"\n"].concat();
         for part in 0..4 {

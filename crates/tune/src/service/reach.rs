@@ -13,11 +13,11 @@
 //! and ports that a load takes from a file.
 
 use super::load::PAUSE;
-use super::place::{Place, has_placeholder};
-use super::ready::Ready;
+use super::place::{ServerPlace, has_placeholder};
+use super::ready::ReadinessCheck;
 use super::tree::ServerTree;
-use crate::stop::Stop;
-use pagewise_kernel::proc::net::{self, Address, Listener};
+use crate::stop::SessionStop;
+use pagewise_kernel::proc::net::{self, ListenAddress, ListeningSocket};
 use pagewise_kernel::proc::{own_pid, stat};
 use std::fmt;
 use std::path::PathBuf;
@@ -29,16 +29,16 @@ const LOCAL: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
 
 /// Advice to the user about a stranger, and about a load whose port is unknown.
 #[derive(Debug)]
-struct Advice {
+struct ReachAdvice {
     stranger: &'static str,
     unnamed: &'static str,
 }
 
-const AT_START: Advice = Advice {
+const AT_START: ReachAdvice = ReachAdvice {
     stranger: "end that process, or write {port} in the commands: each start gets a free port",
     unnamed: "use {port}",
 };
-const WHILE_RUNNING: Advice = Advice {
+const WHILE_RUNNING: ReachAdvice = ReachAdvice {
     stranger: "use -p with the process that listens there, or change --load",
     unnamed: "name one in --load",
 };
@@ -60,10 +60,10 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    fn is_of(&self, listener: &Listener) -> bool {
+    fn is_of(&self, listener: &ListeningSocket) -> bool {
         match (self, &listener.address) {
-            (Self::Port(port), Address::Tcp(at)) => at.port() == *port,
-            (Self::Socket(path), Address::Unix(at)) => at == path,
+            (Self::Port(port), ListenAddress::Tcp(at)) => at.port() == *port,
+            (Self::Socket(path), ListenAddress::Unix(at)) => at == path,
             _ => false,
         }
     }
@@ -71,7 +71,7 @@ impl Endpoint {
 
 /// The owner of an endpoint.
 #[derive(Debug, PartialEq)]
-enum State {
+enum EndpointOwner {
     /// Nothing listens.
     Free,
     Ours,
@@ -85,32 +85,32 @@ enum State {
 
 /// Where the load of one server goes.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct LoadReach {
     /// The endpoints that must be the server's: those that readiness names, and the port of its place.
     own: Vec<Endpoint>,
     /// The endpoints that the load names. At least one must be the server's. It may name other services too,
     /// such as a database for figures.
     named: Vec<Endpoint>,
-    advice: &'static Advice,
+    advice: &'static ReachAdvice,
 }
 
-impl Reach {
+impl LoadReach {
     /// That of a server in `place`.
-    pub(super) fn of(ready: &Ready, load: &str, place: &Place) -> Self {
+    pub(super) fn of(ready: &ReadinessCheck, load: &str, place: &ServerPlace) -> Self {
         let text = ready.to_string();
         let mut own = match ready {
-            Ready::Tcp(port) => {
+            ReadinessCheck::Tcp(port) => {
                 place.fill(port).parse().ok().map(Endpoint::Port).into_iter().collect()
             }
-            Ready::Http(url) => endpoints(&place.fill(url)),
-            Ready::Exec(_) | Ready::Log(_) | Ready::Notify => Vec::new(),
+            ReadinessCheck::Http(url) => endpoints(&place.fill(url)),
+            ReadinessCheck::Exec(_) | ReadinessCheck::Log(_) | ReadinessCheck::Notify => Vec::new(),
         };
         let placed = Endpoint::Port(place.port);
         if (has_placeholder(&text) || has_placeholder(load)) && !own.contains(&placed) {
             own.push(placed);
         }
         let mut named = endpoints(&place.fill(load));
-        if let Ready::Exec(command) = ready {
+        if let ReadinessCheck::Exec(command) = ready {
             named.extend(endpoints(&place.fill(command)));
         }
         named.retain(|one| !own.contains(one));
@@ -123,7 +123,7 @@ impl Reach {
     }
 
     /// Refuses a start while another process listens on the server's endpoints.
-    pub(super) fn refuse_taken(&self) -> Result<(), Stop> {
+    pub(super) fn refuse_taken(&self) -> Result<(), SessionStop> {
         let taken = |one: &Endpoint| {
             let found = listeners(&[]).into_iter().find(|listener| one.is_of(listener))?;
             Some(format!("{one} is in use before the server starts: {}", who(&found)))
@@ -134,35 +134,35 @@ impl Reach {
             all.into_iter().next().filter(|_| is_all)
         };
         match self.own.iter().find_map(taken).or_else(of_load) {
-            Some(why) => Err(Stop::Elsewhere { why, help: self.advice.stranger }),
+            Some(why) => Err(SessionStop::Elsewhere { why, help: self.advice.stranger }),
             None => Ok(()),
         }
     }
 
     /// Refuses a load that would reach another program than the processes of `tree`. What could not be seen, if
     /// anything.
-    pub(super) fn check(&self, tree: ServerTree) -> Result<Option<String>, Stop> {
-        let states = |all: &[Endpoint]| -> Vec<(Endpoint, State)> {
+    pub(super) fn check(&self, tree: ServerTree) -> Result<Option<String>, SessionStop> {
+        let states = |all: &[Endpoint]| -> Vec<(Endpoint, EndpointOwner)> {
             all.iter().map(|one| (one.clone(), state(one, tree))).collect()
         };
         let (own, named) = (states(&self.own), states(&self.named));
-        let reaches_ours = named.iter().chain(&own).any(|(_, state)| *state == State::Ours);
-        let is_wrong = |state: &State, must: bool| match state {
-            State::Stranger { shared, .. } => must || *shared || !reaches_ours,
+        let reaches_ours = named.iter().chain(&own).any(|(_, state)| *state == EndpointOwner::Ours);
+        let is_wrong = |state: &EndpointOwner, must: bool| match state {
+            EndpointOwner::Stranger { shared, .. } => must || *shared || !reaches_ours,
             _ => false,
         };
         let wrong = own.iter().find(|(_, state)| is_wrong(state, true));
         let wrong = wrong.or_else(|| named.iter().find(|(_, state)| is_wrong(state, false)));
-        if let Some((one, State::Stranger { who, shared })) = wrong {
+        if let Some((one, EndpointOwner::Stranger { who, shared })) = wrong {
             let beside = if *shared { "beside the server" } else { "and the server does not" };
             let why = format!("the load would reach another program at {one}: {who}, {beside}");
-            return Err(Stop::Elsewhere { why, help: self.advice.stranger });
+            return Err(SessionStop::Elsewhere { why, help: self.advice.stranger });
         }
         if reaches_ours {
             return Ok(None);
         }
         let unknown = own.iter().chain(&named).find_map(|(one, state)| match state {
-            State::Unknown(why) => Some(format!("{one}: {why}")),
+            EndpointOwner::Unknown(why) => Some(format!("{one}: {why}")),
             _ => None,
         });
         let unseen = || match own.iter().chain(&named).next() {
@@ -175,10 +175,10 @@ impl Reach {
 }
 
 /// The owner of `one`. Checked several times before it counts as a stranger's.
-fn state(one: &Endpoint, tree: ServerTree) -> State {
+fn state(one: &Endpoint, tree: ServerTree) -> EndpointOwner {
     let mut seen = look(one, tree);
     for _ in 1..LOOKS {
-        if !matches!(seen, State::Stranger { .. }) {
+        if !matches!(seen, EndpointOwner::Stranger { .. }) {
             break;
         }
         std::thread::sleep(PAUSE);
@@ -187,10 +187,10 @@ fn state(one: &Endpoint, tree: ServerTree) -> State {
     seen
 }
 
-fn look(one: &Endpoint, tree: ServerTree) -> State {
+fn look(one: &Endpoint, tree: ServerTree) -> EndpointOwner {
     let pids = tree.pids();
     let found = listeners(&pids).into_iter().filter(|listener| one.is_of(listener));
-    let found: Vec<Listener> = found.collect();
+    let found: Vec<ListeningSocket> = found.collect();
     // After the listeners: the sockets of a process that was started meanwhile are looked at too.
     let (mut sockets, mut hidden) = (Vec::new(), None);
     for pid in tree.pids() {
@@ -203,20 +203,20 @@ fn look(one: &Endpoint, tree: ServerTree) -> State {
     let (ours, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|listener| sockets.contains(&listener.inode));
     match (others.first(), hidden) {
-        (None, _) if ours.is_empty() => State::Free,
-        (None, _) => State::Ours,
+        (None, _) if ours.is_empty() => EndpointOwner::Free,
+        (None, _) => EndpointOwner::Ours,
         (Some(_), _) if tree.is_apart() => {
-            State::Unknown("the service has a network namespace of its own".to_owned())
+            EndpointOwner::Unknown("the service has a network namespace of its own".to_owned())
         }
-        (Some(other), Some(pid)) if net::holder(other.inode).is_none() => {
-            State::Unknown(format!("this account cannot read the descriptors of {}", process(pid)))
-        }
-        (Some(other), _) => State::Stranger { who: who(other), shared: !ours.is_empty() },
+        (Some(other), Some(pid)) if net::holder(other.inode).is_none() => EndpointOwner::Unknown(
+            format!("this account cannot read the descriptors of {}", process(pid)),
+        ),
+        (Some(other), _) => EndpointOwner::Stranger { who: who(other), shared: !ours.is_empty() },
     }
 }
 
 /// What listens in our network namespace, and in those of these processes.
-fn listeners(pids: &[i32]) -> Vec<Listener> {
+fn listeners(pids: &[i32]) -> Vec<ListeningSocket> {
     let mut spaces = vec![net::namespace(own_pid()).ok()];
     let mut all = net::listeners(own_pid()).unwrap_or_default();
     for &pid in pids {
@@ -230,10 +230,10 @@ fn listeners(pids: &[i32]) -> Vec<Listener> {
 }
 
 /// Who listens where.
-fn who(listener: &Listener) -> String {
+fn who(listener: &ListeningSocket) -> String {
     let at = match &listener.address {
-        Address::Tcp(at) => at.to_string(),
-        Address::Unix(path) => format!("`{}`", path.display()),
+        ListenAddress::Tcp(at) => at.to_string(),
+        ListenAddress::Unix(path) => format!("`{}`", path.display()),
     };
     match net::holder(listener.inode) {
         Some(pid) => format!("{} listens at {at}", process(pid)),
@@ -318,7 +318,7 @@ mod tests {
 
     /// What `check` says once a listener that was dropped is closed: a child that another test forks holds it until
     /// it has executed its program.
-    fn closed<T>(check: impl Fn() -> Result<T, Stop>) -> Result<T, Stop> {
+    fn closed<T>(check: impl Fn() -> Result<T, SessionStop>) -> Result<T, SessionStop> {
         let given_up = Instant::now() + Duration::from_secs(10);
         loop {
             match check() {
@@ -330,8 +330,8 @@ mod tests {
         }
     }
 
-    fn of_load(load: &str) -> Reach {
-        Reach::of_running(load)
+    fn of_load(load: &str) -> LoadReach {
+        LoadReach::of_running(load)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! When a server is ready: what `--ready` says, asked again and again until its time is up.
 
-use super::place::Place;
+use super::place::ServerPlace;
 use super::shell::run_shell;
 use pagewise_model::Nanos;
 use regex_lite::Regex;
@@ -20,7 +20,7 @@ const REST: u64 = 1 << 16;
 
 /// What shows that a server is ready.
 #[derive(Debug, Clone)]
-pub enum Ready {
+pub enum ReadinessCheck {
     /// It accepts connections to this port of 127.0.0.1.
     Tcp(String),
     /// It answers this URL with a status below 400.
@@ -33,7 +33,7 @@ pub enum Ready {
     Notify,
 }
 
-impl fmt::Display for Ready {
+impl fmt::Display for ReadinessCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(port) => write!(f, "tcp:{port}"),
@@ -45,7 +45,7 @@ impl fmt::Display for Ready {
     }
 }
 
-impl Ready {
+impl ReadinessCheck {
     /// Parses the user's text.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Ready {
     /// Checks once. Nothing is sent unless `is_own` says that the server's own socket listens.
     pub(super) fn is_met(
         &self,
-        place: &Place,
+        place: &ServerPlace,
         is_own: &dyn Fn() -> bool,
         socket: Option<&UnixDatagram>,
         stop: &AtomicBool,
@@ -139,12 +139,12 @@ mod tests {
     fn forms_of_readiness() {
         let ok = ["tcp:{port}", "http://127.0.0.1:{port}/", "exec:true", "log:ready", "notify"];
         for text in ok {
-            let read = Ready::parse(text).unwrap().to_string();
-            assert_eq!(Ready::parse(&read).unwrap().to_string(), read, "{text}");
+            let read = ReadinessCheck::parse(text).unwrap().to_string();
+            assert_eq!(ReadinessCheck::parse(&read).unwrap().to_string(), read, "{text}");
             assert!(read.contains(text), "{read}");
         }
         for text in ["", "tcp:", "http://example.org/", "log:(", "udp:1", "notify:x"] {
-            let why = Ready::parse(text).unwrap_err();
+            let why = ReadinessCheck::parse(text).unwrap_err();
             assert!(why.contains(text), "{why}");
         }
     }
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn a_command_decides_by_its_status() {
         let scratch = tempfile::tempdir().unwrap();
-        let place = Place::new(scratch.path(), "server").unwrap();
+        let place = ServerPlace::new(scratch.path(), "server").unwrap();
         let is_met = |command: &str| {
-            let ready = Ready::Exec(command.to_owned());
+            let ready = ReadinessCheck::Exec(command.to_owned());
             ready.is_met(&place, &|| true, None, &AtomicBool::new(false))
         };
         assert!(is_met("test -d {dir}") && !is_met("exit 3"));

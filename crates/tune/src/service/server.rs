@@ -3,34 +3,34 @@
 //! The supervisor lives in a thread until the server has ended. If this process is killed, the supervisor
 //! ends the server. Nothing outlives the session.
 
-use super::load::{Loaded, PAUSE};
-use super::place::{Place, bound_log};
-use super::reach::Reach;
-use super::ready::Ready;
+use super::load::{LoadedServer, PAUSE};
+use super::place::{ServerPlace, bound_log};
+use super::reach::LoadReach;
+use super::ready::ReadinessCheck;
 use super::shell::run_shell;
 use super::tree::ServerTree;
-use crate::stop::Stop;
+use crate::stop::SessionStop;
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{affinity, clock, pidfd};
 use pagewise_model::Nanos;
 use pagewise_model::plan::EnvMerge;
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-type Ending = (Supervisor, Result<Finished, SuperviseError>);
+type Ending = (RunSupervisor, Result<FinishedRun, SuperviseError>);
 
 /// How a server is started and ended.
 #[derive(Debug, Clone)]
-pub struct Ways {
+pub struct ServerLifecycle {
     /// When it is ready.
-    pub ready: Ready,
+    pub ready: ReadinessCheck,
     /// How long that may take.
     pub ready_within: Nanos,
     /// Shell command that ends it; SIGTERM without one.
@@ -41,11 +41,11 @@ pub struct Ways {
 
 /// A server that is to run, runs, or has ended.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) place: Place,
-    reach: Reach,
+pub(super) struct ServerProcess {
+    pub(super) place: ServerPlace,
+    reach: LoadReach,
     /// Until the start.
-    idle: Option<Supervisor>,
+    idle: Option<RunSupervisor>,
     supervisor: i32,
     /// The program itself.
     root: Option<OwnedFd>,
@@ -57,9 +57,9 @@ pub(super) struct Server {
     ready_ns: Option<Nanos>,
 }
 
-impl Server {
+impl ServerProcess {
     /// One to be started in `place` below `supervisor`.
-    pub(super) fn new(place: Place, reach: Reach, supervisor: Supervisor) -> Self {
+    pub(super) fn new(place: ServerPlace, reach: LoadReach, supervisor: RunSupervisor) -> Self {
         Self {
             place,
             reach,
@@ -75,16 +75,20 @@ impl Server {
     }
 
     /// Starts `launch`, unless another process listens on its endpoints.
-    pub(super) fn start(&mut self, launch: Launch, ways: &Ways) -> Result<(), Stop> {
+    pub(super) fn start(
+        &mut self,
+        launch: ProgramLaunch,
+        ways: &ServerLifecycle,
+    ) -> Result<(), SessionStop> {
         self.reach.refuse_taken()?;
         let place = &self.place;
-        let mut launch = Launch {
+        let mut launch = ProgramLaunch {
             argv: launch.argv.iter().map(|word| place.fill_word(word)).collect(),
-            stdout: Sink::File(place.log.clone()),
-            stderr: Sink::File(place.log.clone()),
+            stdout: OutputSink::File(place.log.clone()),
+            stderr: OutputSink::File(place.log.clone()),
             ..launch
         };
-        if matches!(ways.ready, Ready::Notify) {
+        if matches!(ways.ready, ReadinessCheck::Notify) {
             self.socket = Some(notify(place, &mut launch)?);
         }
         let (asked, log) = (Arc::clone(&self.kill), place.log.clone());
@@ -106,7 +110,7 @@ impl Server {
     }
 
     /// Asks once whether it is ready.
-    fn is_ready(&mut self, ways: &Ways, stop: &AtomicBool) -> Result<bool, Stop> {
+    fn is_ready(&mut self, ways: &ServerLifecycle, stop: &AtomicBool) -> Result<bool, SessionStop> {
         if self.ready_ns.is_some() {
             return Ok(true);
         }
@@ -121,7 +125,7 @@ impl Server {
         if is_met {
             self.ready_ns = Some(since);
         } else if since > ways.ready_within {
-            return Err(Stop::Service(format!(
+            return Err(SessionStop::Service(format!(
                 "the server was not ready within {} (--ready-time){}",
                 ways.ready_within,
                 self.place.last_words()
@@ -149,7 +153,7 @@ impl Server {
 
     /// Ends it with the user's command, then by force. Returns its supervisor, and notes for the user. Its
     /// place remains.
-    pub(super) fn stop(&mut self, ways: &Ways) -> (Option<Supervisor>, Vec<String>) {
+    pub(super) fn stop(&mut self, ways: &ServerLifecycle) -> (Option<RunSupervisor>, Vec<String>) {
         if self.idle.is_some() {
             return (self.idle.take(), Vec::new());
         }
@@ -165,7 +169,7 @@ impl Server {
         (supervisor, notes)
     }
 
-    fn ask_to_end(&mut self, ways: &Ways, notes: &mut Vec<String>) {
+    fn ask_to_end(&mut self, ways: &ServerLifecycle, notes: &mut Vec<String>) {
         let deadline = clock::now() + ways.stop_within;
         let asked = match &ways.stop {
             Some(command) => run_shell(&self.place.fill(command), ways.stop_within, None)
@@ -188,12 +192,12 @@ impl Server {
     }
 }
 
-impl Loaded for Server {
+impl LoadedServer for ServerProcess {
     fn tree(&self) -> ServerTree {
         ServerTree::Below(self.supervisor)
     }
 
-    fn reach(&self) -> Result<Option<String>, Stop> {
+    fn reach(&self) -> Result<Option<String>, SessionStop> {
         self.reach.check(self.tree())
     }
 
@@ -201,31 +205,31 @@ impl Loaded for Server {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    fn ended_early(&mut self, when: &str) -> Stop {
+    fn ended_early(&mut self, when: &str) -> SessionStop {
         let words = self.place.last_words();
         let Some((_, done)) = self.thread.take().and_then(|thread| thread.join().ok()) else {
-            return Stop::Broken("the thread of a server is gone".to_owned());
+            return SessionStop::Broken("the thread of a server is gone".to_owned());
         };
         match done {
-            Err(SuperviseError::Launch(error)) => Stop::Launch(error),
-            Err(error) => Stop::Broken(error.to_string()),
-            Ok(done) if done.over_memory => Stop::Service(format!(
+            Err(SuperviseError::Launch(error)) => SessionStop::Launch(error),
+            Err(error) => SessionStop::Broken(error.to_string()),
+            Ok(done) if done.over_memory => SessionStop::Service(format!(
                 "the server exceeded the available memory {when}; configure it to use less"
             )),
-            Ok(done) if done.usage.ended == Ended::Exited(0) && done.leftovers_killed > 0 => {
-                Stop::Service(
+            Ok(done) if done.usage.ended == ProgramEnd::Exited(0) && done.leftovers_killed > 0 => {
+                SessionStop::Service(
                     "the server went into the background: start it in the foreground (no daemonize)"
                         .to_owned(),
                 )
             }
             Ok(done) => {
-                Stop::Service(format!("the server ended {when} ({}){words}", done.usage.ended))
+                SessionStop::Service(format!("the server ended {when} ({}){words}", done.usage.ended))
             }
         }
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.kill.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -236,15 +240,15 @@ impl Drop for Server {
 
 /// Polls servers in turn until all are ready. An error contains the position of the failed server.
 pub(super) fn await_ready(
-    servers: &mut [&mut Server],
-    ways: &Ways,
+    servers: &mut [&mut ServerProcess],
+    ways: &ServerLifecycle,
     stop: &AtomicBool,
-) -> Result<(), (usize, Stop)> {
+) -> Result<(), (usize, SessionStop)> {
     loop {
         let mut are_ready = true;
         for (at, server) in servers.iter_mut().enumerate() {
             if stop.load(Ordering::Relaxed) {
-                return Err((at, Stop::Interrupted));
+                return Err((at, SessionStop::Interrupted));
             }
             are_ready &= server.is_ready(ways, stop).map_err(|stop| (at, stop))?;
         }
@@ -255,9 +259,9 @@ pub(super) fn await_ready(
     }
 }
 
-fn notify(place: &Place, launch: &mut Launch) -> Result<UnixDatagram, Stop> {
+fn notify(place: &ServerPlace, launch: &mut ProgramLaunch) -> Result<UnixDatagram, SessionStop> {
     let path = place.dir.join("notify");
-    let failed = |e| Stop::Broken(format!("cannot make the socket for notify: {e}"));
+    let failed = |e| SessionStop::Broken(format!("cannot make the socket for notify: {e}"));
     let socket = UnixDatagram::bind(&path).map_err(failed)?;
     socket.set_nonblocking(true).map_err(failed)?;
     launch.settings.env.push(EnvMerge {

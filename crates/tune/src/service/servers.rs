@@ -5,27 +5,29 @@
 //! run at once if possible (`duet`), otherwise one after the other (`restart`).
 
 use super::answer;
-use super::failure::Failure;
-use super::look::{self, UnderLoad};
-use super::stage::Seen;
-use super::{FIT, Pairing, Request, Shape, Terms, place};
+use super::failure::ServiceFailure;
+use super::look::{self, ObservedService};
+use super::stage::PlainObservation;
+use super::{FIT, LoadShape, LoadTerms, ServerPairing, ServiceRequest, place};
 use crate::choose;
 use crate::conditions;
-use crate::race::{self, BlockRun, Clock, Time};
-use crate::request::Request as Base;
-use crate::session::{self, Tunable};
-use crate::stop::Stop;
-use crate::world::{Arm, Event, Surroundings};
-use pagewise_judge::race::{Counter, Entrant, Order, Policy, Unit};
+use crate::race::{self, BlockRun, RaceTime, SessionClock};
+use crate::request::SessionRequest as Base;
+use crate::session::{self, TunableSubject};
+use crate::stop::SessionStop;
+use crate::world::{ProgramArm, SessionEvent, SessionSurroundings};
+use pagewise_judge::race::{BlockUnit, PlannedBlock, RaceEntrant, RacePolicy, RemedyCounter};
 use pagewise_judge::stats::Rng;
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, Receipt};
-use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::{Mode, Pair, Service, Side, Window};
-use pagewise_model::trial::Quantity;
+use pagewise_model::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
+use pagewise_model::price::PagePrices;
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::service::{
+    ServerMeasurement, ServerPair, ServiceMode, ServiceWindow, TunedService,
+};
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::{Bytes, Nanos};
-use pagewise_remedy::{Evidence, Mechanism};
+use pagewise_remedy::{RemedyEvidence, RemedyMechanism};
 use std::collections::BTreeMap;
 
 /// Windows of a server in a pair at least and at most; even, because halves are swapped.
@@ -46,24 +48,24 @@ const WINDOW_DEVIATION: f64 = 0.02;
 const USUAL_WINDOWS: f64 = 2.0;
 
 /// What starts servers and loads them.
-pub(super) trait ServerWorld: Surroundings {
+pub(super) trait ServerWorld: SessionSurroundings {
     /// Whether each of two servers can have separate CPUs.
     fn has_halves(&self) -> bool;
     /// One start of the plain server, looked at under load.
     ///
     /// # Errors
     /// When it cannot be started or loaded.
-    fn look(&mut self, plain: &Arm) -> Result<Seen, Stop>;
+    fn look(&mut self, plain: &ProgramArm) -> Result<PlainObservation, SessionStop>;
     /// Pairs of fresh starts of these arms with one plain server, in their order.
     ///
     /// # Errors
     /// When the session or an arm failed.
     fn pairs(
         &mut self,
-        plain: &Arm,
-        arms: &[&Arm],
-        pairing: &Pairing,
-    ) -> Result<Vec<Pair>, Failure>;
+        plain: &ProgramArm,
+        arms: &[&ProgramArm],
+        pairing: &ServerPairing,
+    ) -> Result<Vec<ServerPair>, ServiceFailure>;
     /// Memory for all servers.
     fn memory(&self) -> Bytes;
     /// Adds a note for the user, each text once.
@@ -72,18 +74,18 @@ pub(super) trait ServerWorld: Surroundings {
 }
 
 /// An arm with what shows that it acts and how it is paired.
-struct Entry {
-    arm: Arm,
-    counter: Counter,
-    mode: Mode,
+struct ServerArm {
+    arm: ProgramArm,
+    counter: RemedyCounter,
+    mode: ServiceMode,
 }
 
 /// Servers under load.
-pub(super) struct Servers<'a, W> {
-    request: &'a Request,
+pub(super) struct ServerSubject<'a, W> {
+    request: &'a ServiceRequest,
     world: W,
-    entries: Vec<Entry>,
-    plain: Arm,
+    entries: Vec<ServerArm>,
+    plain: ProgramArm,
     /// Of the start with its warm-up and of a window, by the look.
     first: [f64; 2],
     /// Most time of a pair.
@@ -95,15 +97,15 @@ pub(super) struct Servers<'a, W> {
     /// Time of the last pair, by mode.
     cost: BTreeMap<&'static str, Nanos>,
     rng: Rng,
-    stop: Option<Stop>,
+    stop: Option<SessionStop>,
 }
 
-impl<'a, W: ServerWorld> Servers<'a, W> {
-    pub(super) fn new(request: &'a Request, world: W) -> Self {
+impl<'a, W: ServerWorld> ServerSubject<'a, W> {
+    pub(super) fn new(request: &'a ServiceRequest, world: W) -> Self {
         Self {
             world,
             entries: Vec::new(),
-            plain: Arm::plain(&request.base),
+            plain: ProgramArm::plain(&request.base),
             first: [0.0, 1.0],
             room: Nanos(0),
             spread: [0.0; 2],
@@ -116,52 +118,52 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     }
 
     /// How servers are compared, and why so.
-    fn mode(&self) -> Result<(Mode, String), Stop> {
+    fn mode(&self) -> Result<(ServiceMode, String), SessionStop> {
         let has_port = place::has_placeholder(&self.request.serve);
         let port = (!has_port)
             .then_some("the server's command names no {port}, so two cannot run at the same time");
         let duet = port.or_else(|| (!self.world.has_halves()).then_some("there is one CPU"));
         let by_clock = match self.request.base.spec.quantity {
-            Quantity::Throughput | Quantity::Time => Some("throughput decides"),
-            Quantity::P99 => Some("latency decides"),
+            ComparedQuantity::Throughput | ComparedQuantity::Time => Some("throughput decides"),
+            ComparedQuantity::P99 => Some("latency decides"),
             _ => None,
         };
-        let refuse = |mode: Mode, why: &str| {
-            Err(Stop::Service(format!("--mode {}: {why}", mode.into_str())))
+        let refuse = |mode: ServiceMode, why: &str| {
+            Err(SessionStop::Service(format!("--mode {}: {why}", mode.into_str())))
         };
         match (self.request.mode, by_clock, port, duet) {
-            (Some(mode @ Mode::AtOnce), _, Some(why), _)
-            | (Some(mode @ Mode::AtOnce), Some(why), ..)
-            | (Some(mode @ Mode::Duet), .., Some(why)) => refuse(mode, why),
+            (Some(mode @ ServiceMode::AtOnce), _, Some(why), _)
+            | (Some(mode @ ServiceMode::AtOnce), Some(why), ..)
+            | (Some(mode @ ServiceMode::Duet), .., Some(why)) => refuse(mode, why),
             (Some(mode), ..) => Ok((mode, "as asked".to_owned())),
-            (None, None, None, _) => Ok((Mode::AtOnce, "CPU time is compared".to_owned())),
-            (None, Some(why), _, None) => Ok((Mode::Duet, why.to_owned())),
+            (None, None, None, _) => Ok((ServiceMode::AtOnce, "CPU time is compared".to_owned())),
+            (None, Some(why), _, None) => Ok((ServiceMode::Duet, why.to_owned())),
             (None, .., Some(why)) | (None, None, Some(why), None) => {
-                Ok((Mode::Restart, why.to_owned()))
+                Ok((ServiceMode::Restart, why.to_owned()))
             }
         }
     }
 
     /// The arms: those that fit or were requested, and the user's own.
-    fn entries(&self, run: &Run, mode: Mode) -> Vec<Entry> {
+    fn entries(&self, run: &SavedRun, mode: ServiceMode) -> Vec<ServerArm> {
         let doses = choose::doses(&self.request.base, &run.candidates);
-        let of_dose = |dose: Dose| {
+        let of_dose = |dose: RemedyDose| {
             let arm = choose::arm(&self.request.base, std::slice::from_ref(&dose));
             let counter = match arm.mechanism.first() {
-                Some(Mechanism::HugeFaults) => Counter::AnonHuge,
-                Some(Mechanism::TextHuge) => Counter::FileHuge,
-                _ => Counter::None,
+                Some(RemedyMechanism::HugeFaults) => RemedyCounter::AnonHuge,
+                Some(RemedyMechanism::TextHuge) => RemedyCounter::FileHuge,
+                _ => RemedyCounter::None,
             };
             // Two servers of one machine share the page cache.
-            let mode = if arm.settings.huge_files.is_empty() { mode } else { Mode::Restart };
-            Entry { arm, counter, mode }
+            let mode = if arm.settings.huge_files.is_empty() { mode } else { ServiceMode::Restart };
+            ServerArm { arm, counter, mode }
         };
-        let own = self.request.base.spec.own_arms.iter().map(|own| Entry {
-            arm: Arm::own(own),
-            counter: Counter::None,
+        let own = self.request.base.spec.own_arms.iter().map(|own| ServerArm {
+            arm: ProgramArm::own(own),
+            counter: RemedyCounter::None,
             mode,
         });
-        let mut all: Vec<Entry> = doses.into_iter().map(of_dose).chain(own).collect();
+        let mut all: Vec<ServerArm> = doses.into_iter().map(of_dose).chain(own).collect();
         let files: Vec<String> = all
             .iter()
             .flat_map(|entry| entry.arm.settings.huge_files.iter().map(|file| file.path.clone()))
@@ -176,8 +178,8 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
 
     /// Why the servers of a session without a requested mode do not share CPUs, though they could. Requests
     /// in flight at the end of a run of the load cost CPU time but are not counted.
-    fn too_few_requests(&self, service: &Service) -> Option<String> {
-        let is_open = service.mode == Mode::AtOnce && self.request.mode.is_none();
+    fn too_few_requests(&self, service: &TunedService) -> Option<String> {
+        let is_open = service.mode == ServiceMode::AtOnce && self.request.mode.is_none();
         let windows = service.first.iter().flat_map(|first| &first.windows);
         let fewest = windows.map(|window| window.load.requests).fold(f64::INFINITY, f64::min);
         (is_open && self.world.has_halves() && fewest < LEAST_REQUESTS)
@@ -185,12 +187,12 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     }
 
     /// What pairs take, by the look and by the last pairs.
-    fn expect(&mut self, service: &Service) {
+    fn expect(&mut self, service: &TunedService) {
         if let Some(first) = &service.first {
-            for mode in [Mode::AtOnce, Mode::Duet] {
+            for mode in [ServiceMode::AtOnce, ServiceMode::Duet] {
                 self.cost.insert(mode.into_str(), took(first));
             }
-            self.cost.insert(Mode::Restart.into_str(), Nanos(2 * took(first).0));
+            self.cost.insert(ServiceMode::Restart.into_str(), Nanos(2 * took(first).0));
         }
         for pair in &service.pairs {
             self.cost.insert(pair.mode.into_str(), pair_took(pair));
@@ -199,8 +201,8 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     }
 
     /// Learns how far windows at once differ.
-    fn learn(&mut self, pair: &Pair) {
-        let cost = |window: &Window| (window.cpu_ns.0 as f64 / window.load.requests).ln();
+    fn learn(&mut self, pair: &ServerPair) {
+        let cost = |window: &ServiceWindow| (window.cpu_ns.0 as f64 / window.load.requests).ln();
         let both = pair.plain.windows.iter().zip(&pair.other.windows);
         let shared = both.filter(|(plain, _)| plain.at_once);
         let differences: Vec<f64> =
@@ -217,9 +219,9 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     /// the number that shows most in a given time. Otherwise the windows take as much time as the start took.
     /// Whether windows or starts vary more, the interval then takes at most twice the time of the best
     /// number.
-    fn windows(&self, mode: Mode) -> u32 {
+    fn windows(&self, mode: ServiceMode) -> u32 {
         let [start, window] = self.first;
-        let wanted = if mode == Mode::AtOnce {
+        let wanted = if mode == ServiceMode::AtOnce {
             let [squares, freedom] = self.spread;
             let usual = USUAL_WINDOWS * WINDOW_DEVIATION * WINDOW_DEVIATION;
             let variance = (usual + squares) / (USUAL_WINDOWS + freedom);
@@ -233,15 +235,19 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     }
 
     /// Pairs of these arms with one plain server.
-    fn pairs(&mut self, arms: &[usize], mode: Mode) -> Result<Vec<Pair>, Failure> {
+    fn pairs(
+        &mut self,
+        arms: &[usize],
+        mode: ServiceMode,
+    ) -> Result<Vec<ServerPair>, ServiceFailure> {
         let slot = self.rng.below(2) as u32;
-        let shape = Shape { mode, windows: self.windows(mode), slot };
+        let shape = LoadShape { mode, windows: self.windows(mode), slot };
         let mut order: Vec<Option<usize>> =
             std::iter::once(None).chain((0..arms.len()).map(Some)).collect();
         self.rng.shuffle(&mut order);
-        let entries: Vec<&Arm> = arms.iter().map(|arm| &self.entries[*arm].arm).collect();
+        let entries: Vec<&ProgramArm> = arms.iter().map(|arm| &self.entries[*arm].arm).collect();
         let begun = self.world.now();
-        let pairs = self.world.pairs(&self.plain, &entries, &Pairing { shape, order })?;
+        let pairs = self.world.pairs(&self.plain, &entries, &ServerPairing { shape, order })?;
         let took = Nanos(self.world.now().0.saturating_sub(begun.0));
         self.cost.insert(mode.into_str(), took);
         pairs.iter().for_each(|pair| self.learn(pair));
@@ -250,54 +256,58 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
 
     /// Servers that failed at once may work apart, so the session continues that way. No arm is blamed for a
     /// failure beside others.
-    fn apart_instead(&mut self, arms: &[usize], failure: Failure) -> BlockRun {
+    fn apart_instead(&mut self, arms: &[usize], failure: ServiceFailure) -> BlockRun {
         let (at, why) = match failure {
-            Failure::Arm(at, why) => (at, why),
-            Failure::Session(stop) => (0, stop.to_string()),
+            ServiceFailure::Arm(at, why) => (at, why),
+            ServiceFailure::Session(stop) => (0, stop.to_string()),
         };
-        let mode = if self.world.has_halves() { Mode::Duet } else { Mode::Restart };
+        let mode = if self.world.has_halves() { ServiceMode::Duet } else { ServiceMode::Restart };
         let arms = [arms[at]];
         let done = match self.pairs(&arms, mode) {
             Ok(pairs) => pairs.into_iter().next().map(BlockRun::of_pair).unwrap_or_default(),
             Err(failure) => return self.failed(&arms, failure),
         };
         for entry in &mut self.entries {
-            entry.mode = if entry.mode == Mode::AtOnce { mode } else { entry.mode };
+            entry.mode = if entry.mode == ServiceMode::AtOnce { mode } else { entry.mode };
         }
         BlockRun { refused: Some(format!("servers that share CPUs fail: {why}")), ..done }
     }
 
-    fn failed(&mut self, arms: &[usize], failure: Failure) -> BlockRun {
+    fn failed(&mut self, arms: &[usize], failure: ServiceFailure) -> BlockRun {
         match failure {
-            Failure::Session(stop) => {
+            ServiceFailure::Session(stop) => {
                 let end = Err(race::halt(&stop));
                 self.stop = Some(stop);
                 BlockRun { end, ..BlockRun::default() }
             }
-            Failure::Arm(at, why) => {
+            ServiceFailure::Arm(at, why) => {
                 BlockRun { failed: vec![(arms[at], why)], ..BlockRun::default() }
             }
         }
     }
 }
 
-impl<W: ServerWorld> UnderLoad for Servers<'_, W> {
+impl<W: ServerWorld> ObservedService for ServerSubject<'_, W> {
     const LOOK: &'static str = "the plain server under its load";
 
-    fn terms(&self) -> &Terms {
+    fn terms(&self) -> &LoadTerms {
         &self.request.terms
     }
 
-    fn service(&self) -> Result<Service, Stop> {
+    fn service(&self) -> Result<TunedService, SessionStop> {
         let (mode, mode_why) = self.mode()?;
-        Ok(Service { mode, mode_why, first: None, pairs: Vec::new() })
+        Ok(TunedService { mode, mode_why, first: None, pairs: Vec::new() })
     }
 
-    fn see(&mut self) -> Result<Seen, Stop> {
+    fn see(&mut self) -> Result<PlainObservation, SessionStop> {
         self.world.look(&self.plain)
     }
 
-    fn candidates(&mut self, evidence: &Evidence<'_>, _: &Side) -> Vec<Candidate> {
+    fn candidates(
+        &mut self,
+        evidence: &RemedyEvidence<'_>,
+        _: &ServerMeasurement,
+    ) -> Vec<RemedyCandidate> {
         let mut candidates = choose::candidates(evidence, self.request.base.spec.quantity);
         candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
         candidates
@@ -308,8 +318,8 @@ impl<W: ServerWorld> UnderLoad for Servers<'_, W> {
     }
 }
 
-impl<W: ServerWorld> Tunable for Servers<'_, W> {
-    const UNIT: Unit = Unit::Pair;
+impl<W: ServerWorld> TunableSubject for ServerSubject<'_, W> {
+    const UNIT: BlockUnit = BlockUnit::Pair;
 
     fn base(&self) -> &Base {
         &self.request.base
@@ -319,18 +329,18 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
         answer::budget(self.base())
     }
 
-    fn look(&mut self, run: &mut Run, _: Nanos) -> Result<(), Stop> {
+    fn look(&mut self, run: &mut SavedRun, _: Nanos) -> Result<(), SessionStop> {
         look::look(self, run)
     }
 
-    fn resume(&mut self, run: &Run) -> bool {
+    fn resume(&mut self, run: &SavedRun) -> bool {
         run.service.is_some()
     }
 
-    fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop> {
+    fn enter(&mut self, run: &mut SavedRun, left: Nanos) -> Result<Vec<RaceEntrant>, SessionStop> {
         let Some(service) = &mut run.service else { return Ok(Vec::new()) };
         if let Some(why) = self.too_few_requests(service) {
-            (service.mode, service.mode_why) = (Mode::Duet, why);
+            (service.mode, service.mode_why) = (ServiceMode::Duet, why);
         }
         let Some(service) = &run.service else { return Ok(Vec::new()) };
         self.expect(service);
@@ -346,25 +356,25 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
             let held = (self.world.memory().0 as f64 / each) as u64;
             self.most_beside = held.saturating_sub(1).clamp(1, MOST_BESIDE) as usize;
         }
-        let entrant = |entry: &Entry| Entrant {
+        let entrant = |entry: &ServerArm| RaceEntrant {
             name: entry.arm.name.clone(),
             counter: entry.counter,
             barred: None,
-            at_once: entry.mode == Mode::AtOnce,
+            at_once: entry.mode == ServiceMode::AtOnce,
         };
         Ok(self.entries.iter().map(entrant).collect())
     }
 
-    fn nothing_to_try(&self, run: &Run) -> Outcome {
+    fn nothing_to_try(&self, run: &SavedRun) -> SessionOutcome {
         answer::nothing_fits(run)
     }
 
-    fn doses(&self) -> Vec<(String, Vec<Dose>)> {
+    fn doses(&self) -> Vec<(String, Vec<RemedyDose>)> {
         let dosed = self.entries.iter().filter(|entry| !entry.arm.doses.is_empty());
         dosed.map(|entry| (entry.arm.name.clone(), entry.arm.doses.clone())).collect()
     }
 
-    fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
+    fn receipt(&self, run: &SavedRun, arm: &str) -> Option<RemedyReceipt> {
         let (_, doses) = run.doses.iter().find(|(name, _)| name == arm)?;
         let mut receipt = answer::receipt(doses, &self.request.base.start());
         if self.request.serve.contains('{') {
@@ -373,11 +383,15 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
         Some(receipt)
     }
 
-    fn take_stop(&mut self) -> Option<Stop> {
+    fn take_stop(&mut self) -> Option<SessionStop> {
         self.stop.take()
     }
 
-    fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
+    fn finish(
+        &mut self,
+        run: &mut SavedRun,
+        done: Result<(), SessionStop>,
+    ) -> Result<(), SessionStop> {
         run.warnings.append(&mut self.world.take_notes());
         if run.experiment.is_some() {
             run.files = conditions::files(&self.request.base, run);
@@ -386,7 +400,7 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
     }
 }
 
-impl<W: ServerWorld> Clock for Servers<'_, W> {
+impl<W: ServerWorld> SessionClock for ServerSubject<'_, W> {
     fn now(&self) -> Nanos {
         self.world.now()
     }
@@ -396,22 +410,22 @@ impl<W: ServerWorld> Clock for Servers<'_, W> {
     }
 }
 
-impl<W: ServerWorld> Surroundings for Servers<'_, W> {
+impl<W: ServerWorld> SessionSurroundings for ServerSubject<'_, W> {
     fn machine(&mut self) -> Machine {
         self.world.machine()
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
         self.world.prices()
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell(&mut self, event: &SessionEvent<'_>) {
         self.world.tell(event);
     }
 }
 
-impl<W: ServerWorld> race::Subject for Servers<'_, W> {
-    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+impl<W: ServerWorld> race::RaceSubject for ServerSubject<'_, W> {
+    fn run(&mut self, order: &PlannedBlock, policy: &RacePolicy, time: &RaceTime) -> BlockRun {
         let orders = std::slice::from_ref(order);
         self.run_side_by_side(orders, policy, time).pop().unwrap_or_default()
     }
@@ -423,18 +437,18 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
     /// All with one plain server.
     fn run_side_by_side(
         &mut self,
-        orders: &[Order],
-        policy: &Policy,
-        time: &Time,
+        orders: &[PlannedBlock],
+        policy: &RacePolicy,
+        time: &RaceTime,
     ) -> Vec<BlockRun> {
-        let arm_of = |order: &Order| order.runs.iter().find_map(|arm| *arm);
+        let arm_of = |order: &PlannedBlock| order.runs.iter().find_map(|arm| *arm);
         let arms: Vec<usize> = orders.iter().filter_map(arm_of).collect();
         let Some(first) = arms.first().copied() else { return Vec::new() };
         session::show(&mut self.world, policy, first, time);
         let mode = self.entries[first].mode;
         match self.pairs(&arms, mode) {
             Ok(pairs) => pairs.into_iter().map(BlockRun::of_pair).collect(),
-            Err(failure) if mode == Mode::AtOnce && !failure.is_by_user() => {
+            Err(failure) if mode == ServiceMode::AtOnce && !failure.is_by_user() => {
                 vec![self.apart_instead(&arms, failure)]
             }
             Err(failure) => vec![self.failed(&arms, failure)],
@@ -448,51 +462,52 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
 }
 
 /// How long a server was there: until ready, warming up, and loaded.
-fn took(side: &Side) -> Nanos {
+fn took(side: &ServerMeasurement) -> Nanos {
     let loaded = took_by(&side.windows);
     let windows = side.windows.len().max(1) as u64;
     side.ready_ns + loaded + Nanos(loaded.0 / windows * u64::from(side.warm_ups))
 }
 
-fn took_by(windows: &[Window]) -> Nanos {
+fn took_by(windows: &[ServiceWindow]) -> Nanos {
     windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns)
 }
 
-fn pair_took(pair: &Pair) -> Nanos {
+fn pair_took(pair: &ServerPair) -> Nanos {
     let (plain, other) = (took(&pair.plain), took(&pair.other));
     match pair.mode {
-        Mode::AtOnce | Mode::Duet => plain.max(other),
-        Mode::Restart | Mode::Toggle => plain + other,
+        ServiceMode::AtOnce | ServiceMode::Duet => plain.max(other),
+        ServiceMode::Restart | ServiceMode::Toggle => plain + other,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::service::{Holding, Load};
+    use pagewise_model::service::{LoadReport, ServerMemory};
 
-    fn side(ready: u64, windows: usize) -> Side {
-        let window = Window {
+    fn side(ready: u64, windows: usize) -> ServerMeasurement {
+        let window = ServiceWindow {
             cpu_ns: Nanos(1),
             wall_ns: Nanos::secs(2),
             generator_cpu_ns: Nanos(1),
-            load: Load::default(),
+            load: LoadReport::default(),
             at_once: false,
         };
-        Side {
+        ServerMeasurement {
             ready_ns: Nanos::secs(ready),
             warm_ups: 3,
             windows: vec![window; windows],
-            at_first: Holding::default(),
-            at_last: Holding::default(),
+            at_first: ServerMemory::default(),
+            at_last: ServerMemory::default(),
         }
     }
 
     #[test]
     fn a_pair_takes_what_its_servers_took_together_or_in_turn() {
-        let pair = |mode| Pair { arm: "a".into(), mode, plain: side(1, 2), other: side(3, 2) };
-        assert_eq!(pair_took(&pair(Mode::Duet)), Nanos::secs(3 + 10));
-        assert_eq!(pair_took(&pair(Mode::Restart)), Nanos::secs(1 + 10 + 3 + 10));
+        let pair =
+            |mode| ServerPair { arm: "a".into(), mode, plain: side(1, 2), other: side(3, 2) };
+        assert_eq!(pair_took(&pair(ServiceMode::Duet)), Nanos::secs(3 + 10));
+        assert_eq!(pair_took(&pair(ServiceMode::Restart)), Nanos::secs(1 + 10 + 3 + 10));
         assert_eq!(took(&side(1, 0)), Nanos::secs(1), "without a window");
     }
 }

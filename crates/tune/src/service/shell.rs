@@ -8,7 +8,7 @@
 
 use super::load::PAUSE;
 use crate::files::last_line_in;
-use crate::stop::Stop;
+use crate::stop::SessionStop;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -36,10 +36,10 @@ pub(crate) enum ShellError {
 
 impl ShellError {
     /// The end of the session if `which` must succeed. This says nothing about an arm.
-    pub(crate) fn into_stop(self, which: &str) -> Stop {
+    pub(crate) fn into_stop(self, which: &str) -> SessionStop {
         match self {
-            Self::Interrupted => Stop::Interrupted,
-            Self::Failed(why) => Stop::Broken(format!("{which} failed: {why}")),
+            Self::Interrupted => SessionStop::Interrupted,
+            Self::Failed(why) => SessionStop::Broken(format!("{which} failed: {why}")),
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
         let stop = AtomicBool::new(true);
         let error = run_shell("sleep 60", LONG, Some(&stop)).unwrap_err();
         assert!(matches!(error, ShellError::Interrupted), "{error}");
-        assert!(matches!(error.into_stop("--prepare"), Stop::Interrupted));
+        assert!(matches!(error.into_stop("--prepare"), SessionStop::Interrupted));
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(error.to_string(), "exit status: 3 two");
         let stop = error.into_stop("--prepare");
         assert_eq!(stop.to_string(), "--prepare failed: exit status: 3 two");
-        assert!(matches!(stop, Stop::Broken(_)));
+        assert!(matches!(stop, SessionStop::Broken(_)));
         assert!(run_shell("exit 0", LONG, None).is_ok());
     }
 }

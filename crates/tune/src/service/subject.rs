@@ -1,27 +1,27 @@
 //! A service that runs already, under its load, with a change on or off.
 
-use super::Live;
+use super::LiveServiceRequest;
 use super::live::ProcessWorld;
-use super::load::{Generator, Loaded, Volley};
-use super::reach::Reach;
-use super::stage::Seen;
+use super::load::{LoadCommand, LoadGenerator, LoadedServer};
+use super::reach::LoadReach;
+use super::stage::PlainObservation;
 use super::tree::ServerTree;
-use super::watched::Watched;
+use super::watched::WatchedWindows;
 use crate::live::{self, Listener};
-use crate::race::Clock;
-use crate::scratch::Scratch;
-use crate::stop::Stop;
-use crate::world::{Event, Surroundings};
+use crate::race::SessionClock;
+use crate::scratch::ScratchDir;
+use crate::stop::SessionStop;
+use crate::world::{SessionEvent, SessionSurroundings};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
-use pagewise_model::price::Prices;
-use pagewise_model::service::{Holding, Side, Window};
-use pagewise_model::usage::Ended;
-use pagewise_observe::trace::Running;
-use pagewise_remedy::live::{Applied, Change, Switch, SwitchError};
-use pagewise_tracee::supervise::Supervisor;
+use pagewise_model::price::PagePrices;
+use pagewise_model::service::{ServerMeasurement, ServerMemory, ServiceWindow};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_observe::trace::RunningLook;
+use pagewise_remedy::live::{LiveChange, LiveResult, LiveSwitch, SwitchError};
+use pagewise_tracee::supervise::RunSupervisor;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ const UNDONE_WITHIN: Nanos = Nanos::secs(60);
 
 /// This program as a helper.
 #[derive(Debug, Clone)]
-pub struct Helpers {
+pub struct HelperCommands {
     pub exe: PathBuf,
     /// The words of a supervisor, and of what switches.
     pub supervise: Vec<String>,
@@ -46,48 +46,48 @@ pub struct Helpers {
 }
 
 /// A process as the load sees it.
-struct Process<'a>(&'a Live);
+struct LoadedProcess<'a>(&'a LiveServiceRequest);
 
-impl Loaded for Process<'_> {
+impl LoadedServer for LoadedProcess<'_> {
     fn tree(&self) -> ServerTree {
         ServerTree::From(self.0.target.pid())
     }
-    fn reach(&self) -> Result<Option<String>, Stop> {
-        Reach::of_running(&self.0.terms.load).check(self.tree())
+    fn reach(&self) -> Result<Option<String>, SessionStop> {
+        LoadReach::of_running(&self.0.terms.load).check(self.tree())
     }
     fn has_ended(&self) -> bool {
         self.0.target.has_ended()
     }
-    fn ended_early(&mut self, when: &str) -> Stop {
-        Stop::Service(format!("process {} ended {when}", self.0.target.pid()))
+    fn ended_early(&mut self, when: &str) -> SessionStop {
+        SessionStop::Service(format!("process {} ended {when}", self.0.target.pid()))
     }
 }
 
-pub(super) struct Subject<'a> {
-    request: &'a Live,
-    helpers: &'a Helpers,
-    generator: Supervisor,
-    switch: Option<Switch>,
+pub(super) struct LiveProcess<'a> {
+    request: &'a LiveServiceRequest,
+    helpers: &'a HelperCommands,
+    generator: RunSupervisor,
+    switch: Option<LiveSwitch>,
     is_on: bool,
     /// The load ran since the last switch.
     is_washed: bool,
-    scratch: Scratch,
+    scratch: ScratchDir,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> LiveProcess<'a> {
     pub(super) fn new(
-        request: &'a Live,
-        helpers: &'a Helpers,
+        request: &'a LiveServiceRequest,
+        helpers: &'a HelperCommands,
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
-    ) -> Result<Self, Stop> {
-        let scratch = Scratch::create(&std::env::temp_dir())
-            .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
+    ) -> Result<Self, SessionStop> {
+        let scratch = ScratchDir::create(&std::env::temp_dir())
+            .map_err(|e| SessionStop::Broken(format!("cannot make a scratch directory: {e}")))?;
         let words: Vec<&str> = helpers.supervise.iter().map(String::as_str).collect();
-        let generator = Supervisor::start(&helpers.exe, &words)
-            .map_err(|error| Stop::Broken(error.to_string()))?;
+        let generator = RunSupervisor::start(&helpers.exe, &words)
+            .map_err(|error| SessionStop::Broken(error.to_string()))?;
         Ok(Self {
             request,
             helpers,
@@ -102,7 +102,7 @@ impl<'a> Subject<'a> {
     }
 
     fn tree(&self) -> ServerTree {
-        Process(self.request).tree()
+        LoadedProcess(self.request).tree()
     }
 
     /// CPU time over wall time without any load from us.
@@ -114,7 +114,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl Clock for Subject<'_> {
+impl SessionClock for LiveProcess<'_> {
     fn now(&self) -> Nanos {
         clock::now()
     }
@@ -124,21 +124,21 @@ impl Clock for Subject<'_> {
     }
 }
 
-impl Surroundings for Subject<'_> {
+impl SessionSurroundings for LiveProcess<'_> {
     fn machine(&mut self) -> Machine {
         pagewise_kernel::machine::machine()
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
         live::prices(&self.stop)
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
+    fn tell(&mut self, event: &SessionEvent<'_>) {
         (self.listener)(event);
     }
 }
 
-impl ProcessWorld for Subject<'_> {
+impl ProcessWorld for LiveProcess<'_> {
     fn pid(&self) -> i32 {
         self.request.target.pid()
     }
@@ -147,7 +147,7 @@ impl ProcessWorld for Subject<'_> {
         self.tree().pids()
     }
 
-    fn holding(&self) -> Holding {
+    fn holding(&self) -> ServerMemory {
         self.tree().holding()
     }
 
@@ -163,33 +163,33 @@ impl ProcessWorld for Subject<'_> {
         self.is_washed
     }
 
-    fn window(&mut self) -> Result<Window, Stop> {
+    fn window(&mut self) -> Result<ServiceWindow, SessionStop> {
         let (terms, dir) = (&self.request.terms, self.scratch.path());
-        let generator = Generator { terms, dir, stop: &self.stop };
-        let volley = Volley { command: terms.load.clone(), cpus: None, at: 0 };
-        let seen = generator.fire(&volley, &mut self.generator, &mut Process(self.request));
+        let generator = LoadGenerator { terms, dir, stop: &self.stop };
+        let volley = LoadCommand { command: terms.load.clone(), cpus: None, at: 0 };
+        let seen = generator.fire(&volley, &mut self.generator, &mut LoadedProcess(self.request));
         if self.interrupted() {
-            return Err(Stop::Interrupted);
+            return Err(SessionStop::Interrupted);
         }
         self.is_washed = true;
         seen
     }
 
-    fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop> {
+    fn look(&mut self, notes: &mut Vec<String>) -> Result<PlainObservation, SessionStop> {
         let deadline = clock::now() + self.request.terms.warm_up;
         let mut warm_ups = Vec::new();
-        notes.extend(Process(self.request).reach()?);
+        notes.extend(LoadedProcess(self.request).reach()?);
         while !is_settled(&warm_ups) && clock::now() < deadline || warm_ups.is_empty() {
             warm_ups.push(self.window()?);
         }
         let idle = self.idle_share();
         let tree = self.tree();
         let (before, at_first) = (tree.counts(), tree.holding());
-        let mut running = Running::begin(&tree.pids());
+        let mut running = RunningLook::begin(&tree.pids());
         let windows = (0..LOOKED).map(|_| self.window()).collect::<Result<Vec<_>, _>>()?;
         running.end(&tree.pids());
         let after = tree.counts();
-        let side = Side {
+        let side = ServerMeasurement {
             ready_ns: Nanos(0),
             warm_ups: u32::try_from(warm_ups.len()).unwrap_or(u32::MAX),
             windows,
@@ -205,45 +205,47 @@ impl ProcessWorld for Subject<'_> {
                 used * 100.0
             ));
         }
-        let watched = Watched { running, before, after };
+        let watched = WatchedWindows { running, before, after };
         let usage = watched.usage(&side);
-        Ok(Seen { side, usage, traced: watched.running.finish(Ended::Exited(0)) })
+        Ok(PlainObservation { side, usage, traced: watched.running.finish(ProgramEnd::Exited(0)) })
     }
 
-    fn on(&mut self, change: &Change) -> Result<Result<Applied, String>, Stop> {
+    fn on(&mut self, change: &LiveChange) -> Result<Result<LiveResult, String>, SessionStop> {
         (self.is_on, self.is_washed) = (true, false);
         let switch = match &mut self.switch {
             Some(switch) => switch,
             none => {
-                let started = Switch::start(&self.helpers.exe, &self.helpers.switch);
+                let started = LiveSwitch::start(&self.helpers.exe, &self.helpers.switch);
                 let failed = |e| {
-                    Stop::Broken(format!("cannot start the process that switches remedies: {e}"))
+                    SessionStop::Broken(format!(
+                        "cannot start the process that switches remedies: {e}"
+                    ))
                 };
                 none.insert(started.map_err(failed)?)
             }
         };
         let stop = &self.stop;
         let root = self.request.target.birth();
-        let root = root.map_err(|_| Process(self.request).ended_early("meanwhile"))?;
+        let root = root.map_err(|_| LoadedProcess(self.request).ended_early("meanwhile"))?;
         match switch.on(root, change, &|| stop.load(Ordering::Relaxed)) {
             Ok(applied) => Ok(Ok(applied)),
             Err(SwitchError::Refused(why)) => Ok(Err(why)),
-            Err(SwitchError::Interrupted) => Err(Stop::Interrupted),
-            Err(died) => Err(Stop::Broken(died.to_string())),
+            Err(SwitchError::Interrupted) => Err(SessionStop::Interrupted),
+            Err(died) => Err(SessionStop::Broken(died.to_string())),
         }
     }
 
-    fn off(&mut self) -> Result<(), Stop> {
+    fn off(&mut self) -> Result<(), SessionStop> {
         let Some(switch) = self.switch.as_mut().filter(|_| self.is_on) else { return Ok(()) };
         let deadline = clock::now() + UNDONE_WITHIN;
         loop {
-            let left = switch.off().map_err(|error| Stop::Broken(error.to_string()))?;
+            let left = switch.off().map_err(|error| SessionStop::Broken(error.to_string()))?;
             if left.is_nothing() || self.request.target.has_ended() {
                 (self.is_on, self.is_washed) = (false, false);
                 return Ok(());
             }
             if self.stop.load(Ordering::Relaxed) || clock::now() > deadline {
-                return Err(Stop::Service(format!(
+                return Err(SessionStop::Service(format!(
                     "cannot undo {left} yet because another process shares it; \
                      the process live-undo keeps trying for 10 minutes"
                 )));
@@ -253,8 +255,9 @@ impl ProcessWorld for Subject<'_> {
 }
 
 /// CPU time over wall time in these windows.
-pub(super) fn cpus_used(side: &Side) -> f64 {
-    let sum =
-        |of: fn(&Window) -> Nanos| side.windows.iter().map(|one| of(one).0 as f64).sum::<f64>();
+pub(super) fn cpus_used(side: &ServerMeasurement) -> f64 {
+    let sum = |of: fn(&ServiceWindow) -> Nanos| {
+        side.windows.iter().map(|one| of(one).0 as f64).sum::<f64>()
+    };
     sum(|window| window.cpu_ns) / sum(|window| window.wall_ns).max(1.0)
 }

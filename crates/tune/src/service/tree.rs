@@ -3,11 +3,11 @@
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{io, net, own_pid, smaps, stat, status, tree};
 use pagewise_model::Nanos;
-use pagewise_model::service::Holding;
+use pagewise_model::service::ServerMemory;
 
 /// Total CPU time, faults and bytes of all its processes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct ServerCounts {
     pub(super) user: Nanos,
     pub(super) system: Nanos,
     pub(super) minor_faults: u64,
@@ -42,8 +42,8 @@ impl ServerTree {
     }
 
     /// Their current memory.
-    pub(super) fn holding(self) -> Holding {
-        let mut all = Holding::default();
+    pub(super) fn holding(self) -> ServerMemory {
+        let mut all = ServerMemory::default();
         for pid in self.pids() {
             let resident = smaps::rollup(pid).unwrap_or_default();
             all.pss_bytes += resident.pss;
@@ -67,8 +67,9 @@ impl ServerTree {
     }
 
     /// What they have used so far.
-    pub(super) fn counts(self) -> Counts {
-        let mut all = Counts { io: Some(io::IoCounters::default()), ..Counts::default() };
+    pub(super) fn counts(self) -> ServerCounts {
+        let mut all =
+            ServerCounts { io: Some(io::IoCounters::default()), ..ServerCounts::default() };
         let a_second = rustix::param::clock_ticks_per_second();
         for pid in self.pids() {
             let Ok(stat) = stat::read(pid) else { continue };

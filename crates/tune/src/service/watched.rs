@@ -1,37 +1,37 @@
 //! The usage of a server between two moments, and the diagnosis from it.
 
-use super::tree::Counts;
+use super::tree::ServerCounts;
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_model::look::{Look, Traced};
-use pagewise_model::plan::Candidate;
-use pagewise_model::run::Run;
-use pagewise_model::service::Side;
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::look::{LookFindings, TracedLook};
+use pagewise_model::plan::RemedyCandidate;
+use pagewise_model::run::SavedRun;
+use pagewise_model::service::ServerMeasurement;
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_observe::trace::Running;
-use pagewise_remedy::Evidence;
+use pagewise_observe::trace::RunningLook;
+use pagewise_remedy::RemedyEvidence;
 
 /// Why something is not known of a server.
 const NOT_TAKEN: &str = "not taken of a running server";
 
 /// Processes and counters around the windows of a look.
 #[derive(Default)]
-pub(super) struct Watched {
-    pub(super) running: Running,
-    pub(super) before: Counts,
-    pub(super) after: Counts,
+pub(super) struct WatchedWindows {
+    pub(super) running: RunningLook,
+    pub(super) before: ServerCounts,
+    pub(super) after: ServerCounts,
 }
 
-impl Watched {
+impl WatchedWindows {
     /// The usage of the server in the windows of `side`, as a run of that length.
-    pub(super) fn usage(&self, side: &Side) -> Usage {
+    pub(super) fn usage(&self, side: &ServerMeasurement) -> ProgramUsage {
         let (before, after) = (&self.before, &self.after);
-        let since = |of: fn(&Counts) -> u64| of(after).saturating_sub(of(before));
+        let since = |of: fn(&ServerCounts) -> u64| of(after).saturating_sub(of(before));
         let bytes = |of: fn(&pagewise_kernel::proc::io::IoCounters) -> u64| {
             let both = before.io.as_ref().zip(after.io.as_ref())?;
             Some(of(both.1).saturating_sub(of(both.0)))
         };
-        Usage {
+        ProgramUsage {
             wall_ns: side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns),
             user_ns: Nanos(since(|counts| counts.user.0)),
             sys_ns: Nanos(since(|counts| counts.system.0)),
@@ -48,21 +48,21 @@ impl Watched {
             speed: None,
             memory: None,
             run_delay_ns: None,
-            ended: Ended::Exited(0),
+            ended: ProgramEnd::Exited(0),
         }
     }
 }
 
 /// The diagnosis from the look at a server, and the remedies that fit it by `choose`.
 pub(super) fn diagnosed(
-    run: &mut Run,
-    usage: Usage,
-    traced: Traced,
-    choose: impl FnOnce(&Evidence<'_>) -> Vec<Candidate>,
+    run: &mut SavedRun,
+    usage: ProgramUsage,
+    traced: TracedLook,
+    choose: impl FnOnce(&RemedyEvidence<'_>) -> Vec<RemedyCandidate>,
 ) {
     let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
     let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
-    let look = Look {
+    let look = LookFindings {
         runs: vec![usage],
         traced: Fact::Known(traced),
         samples: Fact::missing(NOT_TAKEN),
@@ -75,7 +75,7 @@ pub(super) fn diagnosed(
     diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
     let pool = Fact::missing("not used for services");
     let (seen, judged) = (&look, &diagnosis);
-    let evidence = Evidence {
+    let evidence = RemedyEvidence {
         look: seen,
         diagnosis: judged,
         machine,

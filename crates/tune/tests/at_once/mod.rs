@@ -5,10 +5,10 @@ use crate::machine::Machine;
 use crate::machine::plan::{Plan, plan, run};
 use crate::{NOISES, SEVEN, arm, has, of, runs, word};
 use pagewise_model::Nanos;
-use pagewise_model::plan::Settings;
-use pagewise_model::trial::Word;
-use pagewise_tune::race::Goal;
-use pagewise_tune::world::Arm;
+use pagewise_model::plan::ArmSettings;
+use pagewise_model::trial::VerdictWord;
+use pagewise_tune::race::RaceGoal;
+use pagewise_tune::world::ProgramArm;
 
 /// A machine on which single runs deviate by 10%, and concurrent runs by 1% from each other.
 fn noisy(seed: u64) -> Machine {
@@ -29,9 +29,9 @@ fn arms_that_do_nothing_are_hardly_ever_kept() {
             // Favours one arm equally in every block, as a memory layout may.
             machine.only_at_once = vec![("d", -0.0025)];
             let experiment = run(&mut machine, &at_once(&SEVEN, seed));
-            keeps += u32::from(has(&experiment, Word::Keep));
-            likely += u32::from(has(&experiment, Word::Likely));
-            slower += u32::from(has(&experiment, Word::Slower));
+            keeps += u32::from(has(&experiment, VerdictWord::Keep));
+            likely += u32::from(has(&experiment, VerdictWord::Likely));
+            slower += u32::from(has(&experiment, VerdictWord::Slower));
         }
         println!("{name}: by now kept {keeps}, likely {likely}, slower {slower}");
     }
@@ -45,7 +45,7 @@ fn two_percent_are_found_in_a_minute_and_five_in_few_runs() {
         let mut machine = noisy(seed);
         machine.effects = vec![("d", (-effect).ln_1p())];
         let experiment = run(&mut machine, &at_once(&SEVEN, seed));
-        (word(&experiment, "d") == Word::Keep).then(|| runs(&experiment))
+        (word(&experiment, "d") == VerdictWord::Keep).then(|| runs(&experiment))
     };
     let two = (0..40).filter_map(|seed| found(0.02, seed)).count();
     let mut five: Vec<usize> = (0..40).filter_map(|seed| found(0.05, seed)).collect();
@@ -78,7 +78,7 @@ fn a_keep_has_runs_one_at_a_time_that_do_not_contradict_it() {
         let mut machine = noisy(seed);
         machine.effects = vec![("b", -0.2)];
         let experiment = run(&mut machine, &at_once(&["b"], seed));
-        found += usize::from(word(&experiment, "b") == Word::Keep);
+        found += usize::from(word(&experiment, "b") == VerdictWord::Keep);
         assert_eq!(experiment.points_in("b", false).count(), 3);
         let alone = of(&experiment, "b").effect.as_ref().unwrap().alone.clone().unwrap();
         let truth = (-0.2f64).exp();
@@ -92,7 +92,7 @@ fn a_keep_has_runs_one_at_a_time_that_do_not_contradict_it() {
         let experiment = run(&mut machine, &at_once(&["b"], seed));
         let why = experiment.in_turn_because.as_deref().unwrap_or_default();
         contradicted += usize::from(why.contains("contradict each other"));
-        kept += usize::from(word(&experiment, "b") == Word::Keep);
+        kept += usize::from(word(&experiment, "b") == VerdictWord::Keep);
     }
     assert!(contradicted >= 18 && kept == 0, "{contradicted} {kept}");
 }
@@ -104,23 +104,25 @@ fn a_program_that_cannot_run_beside_itself_runs_one_at_a_time() {
     machine.effects = vec![("b", -0.2)];
     machine.never_at_once = Some("it ended with exit status 1");
     let experiment = run(&mut machine, &at_once(&["b"], 3));
-    assert_eq!(word(&experiment, "b"), Word::Keep);
+    assert_eq!(word(&experiment, "b"), VerdictWord::Keep);
     assert!(!experiment.is_at_once("b") && experiment.blocks.iter().all(|block| !block.at_once));
     assert_eq!(experiment.in_turn_because.as_deref(), Some("it ended with exit status 1"));
 }
 
 #[test]
 fn an_arm_that_reaches_the_others_runs_one_at_a_time_beside_them() {
-    let pinned =
-        Arm { settings: Settings { cpus: Some(vec![0]), ..Settings::default() }, ..arm("c") };
+    let pinned = ProgramArm {
+        settings: ArmSettings { cpus: Some(vec![0]), ..ArmSettings::default() },
+        ..arm("c")
+    };
     let mut machine = Machine { sd: 0.03, ..noisy(5) };
     machine.effects = vec![("c", -0.2)];
     let plan = Plan { arms: vec![arm("b"), pinned], ..at_once(&[], 5) };
     let experiment = run(&mut machine, &plan);
     let way = |name| of(&experiment, name).effect.as_ref().unwrap().at_once;
     assert!(way("b") && !way("c"));
-    assert_eq!(word(&experiment, "c"), Word::Keep);
-    assert_ne!(word(&experiment, "b"), Word::Keep);
+    assert_eq!(word(&experiment, "c"), VerdictWord::Keep);
+    assert_ne!(word(&experiment, "b"), VerdictWord::Keep);
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn the_question_of_a_limit_is_decided_soon() {
     let count = |effect: f64| {
         let mut machine = noisy(7);
         machine.effects = vec![("b", effect.ln_1p())];
-        let limit = Plan { goal: Goal::LossAtMost(0.05), ..at_once(&["b"], 7) };
+        let limit = Plan { goal: RaceGoal::LossAtMost(0.05), ..at_once(&["b"], 7) };
         let experiment = run(&mut machine, &limit);
         let high = of(&experiment, "b").effect.as_ref().unwrap().ratio_high;
         assert!(runs(&experiment) <= 40, "{}", runs(&experiment));
@@ -166,9 +168,10 @@ fn a_dear_program_is_answered_by_six_runs() {
         };
         (0..40).map(found).collect::<Vec<_>>()
     };
-    let count = |words: &[Word], wanted| words.iter().filter(|word| **word == wanted).count();
+    let count =
+        |words: &[VerdictWord], wanted| words.iter().filter(|word| **word == wanted).count();
     let (none, much) = (words(0.0), words(0.15));
     println!("none: {none:?}, 15%: {much:?}");
-    assert!(count(&none, Word::NoGain) >= 28 && count(&none, Word::Likely) <= 2);
-    assert!(count(&much, Word::Likely) >= 34);
+    assert!(count(&none, VerdictWord::NoGain) >= 28 && count(&none, VerdictWord::Likely) <= 2);
+    assert!(count(&much, VerdictWord::Likely) >= 34);
 }

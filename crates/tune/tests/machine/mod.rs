@@ -5,11 +5,11 @@ pub(crate) mod plan;
 use crate::arm;
 use pagewise_judge::stats::Rng;
 use pagewise_model::constructed;
-use pagewise_model::trial::Point;
-use pagewise_model::usage::{Ended, Speed, Usage};
+use pagewise_model::trial::ArmRun;
+use pagewise_model::usage::{MachineSpeed, ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tune::race::{Arms, Clock, Lab, Progress, RunFailure, WeatherMark};
-use pagewise_tune::world::Arm;
+use pagewise_tune::race::{RaceArms, RaceLab, RaceProgress, RunFailure, SessionClock, WeatherMark};
+use pagewise_tune::world::ProgramArm;
 
 /// A machine and a program with known properties.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     pub(crate) run_ns: f64,
     /// Times of the control, with the speeds during each if they were sampled. If any exist, they are used in
     /// turn instead of the usual one.
-    pub(crate) recording: Vec<(f64, Option<Speed>)>,
+    pub(crate) recording: Vec<(f64, Option<MachineSpeed>)>,
     /// Time between two runs.
     pub(crate) between_ns: u64,
     /// Standard deviation of the logarithm of the time.
@@ -146,11 +146,16 @@ fn of<T: Copy>(table: &[(&'static str, T)], arm: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == arm).map(|(_, value)| *value)
 }
 
-fn usage(wall_ns: Nanos, status: i32) -> Usage {
-    Usage { wall_ns, user_ns: wall_ns, ended: Ended::Exited(status), ..constructed::usage() }
+fn usage(wall_ns: Nanos, status: i32) -> ProgramUsage {
+    ProgramUsage {
+        wall_ns,
+        user_ns: wall_ns,
+        ended: ProgramEnd::Exited(status),
+        ..constructed::usage()
+    }
 }
 
-impl Clock for &mut Machine {
+impl SessionClock for &mut Machine {
     fn now(&self) -> Nanos {
         Nanos(self.clock_ns)
     }
@@ -159,8 +164,8 @@ impl Clock for &mut Machine {
     }
 }
 
-impl Lab for &mut Machine {
-    fn run(&mut self, arm: &Arm, _: &Arms) -> Result<Point, RunFailure> {
+impl RaceLab for &mut Machine {
+    fn run(&mut self, arm: &ProgramArm, _: &RaceArms) -> Result<ArmRun, RunFailure> {
         let name = arm.name.as_str();
         self.order.push(name.to_owned());
         if self.order.len() > self.breaks_at {
@@ -193,7 +198,7 @@ impl Lab for &mut Machine {
             let [core, load] = speeds?;
             let (round_ns, load_ns) =
                 (2.0 * (core + moved[0]).exp(), 200.0 * (load + moved[1]).exp());
-            Some(Speed { round_ns, load_ns })
+            Some(MachineSpeed { round_ns, load_ns })
         });
         let wall = Nanos::from_f64(usual * log.exp() * self.slowness() * slump) + self.hit;
         self.clock_ns += wall.0 + self.between_ns;
@@ -202,9 +207,9 @@ impl Lab for &mut Machine {
         let status = of(&self.statuses, name).unwrap_or(0);
         let own = self.counters.iter().find(|(counted, ..)| *counted == name);
         let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
-        Ok(Point {
+        Ok(ArmRun {
             arm: String::new(),
-            usage: Usage { speed, peak_rss_bytes, ..usage(wall, status) },
+            usage: ProgramUsage { speed, peak_rss_bytes, ..usage(wall, status) },
             mechanism: own.map(|(_, moved, _)| *moved),
             idle_mechanisms: if name == "A" { idle.collect() } else { vec![] },
             huge_faults: 0,
@@ -213,9 +218,9 @@ impl Lab for &mut Machine {
     }
     fn run_at_once(
         &mut self,
-        blocks: &[Vec<&Arm>],
-        all: &Arms,
-    ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure> {
+        blocks: &[Vec<&ProgramArm>],
+        all: &RaceArms,
+    ) -> Result<Vec<Vec<Result<ArmRun, RunFailure>>>, RunFailure> {
         if let Some(why) = self.never_at_once {
             return Err(RunFailure::NotAtOnce(why.to_owned()));
         }
@@ -237,16 +242,20 @@ impl Lab for &mut Machine {
     fn weather(&mut self) -> WeatherMark {
         WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
     }
-    fn progress(&mut self, progress: &Progress<'_>) {
+    fn progress(&mut self, progress: &RaceProgress<'_>) {
         let shown = if self.is_watched { (progress.standings)() } else { vec![] };
         for (arm, at) in shown {
             assert!(at.ratio_low <= at.ratio && at.ratio <= at.ratio_high, "{arm}: {at:?}");
         }
     }
-    fn host_ns(&mut self, _: &Point, _: bool) -> Nanos {
+    fn host_ns(&mut self, _: &ArmRun, _: bool) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, arms: &[&Arm], _: &Arms) -> Result<Option<Arm>, RunFailure> {
+    fn combine(
+        &mut self,
+        arms: &[&ProgramArm],
+        _: &RaceArms,
+    ) -> Result<Option<ProgramArm>, RunFailure> {
         let mut names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         names.sort_unstable();
         if names != ["b", "c"] {
@@ -254,7 +263,11 @@ impl Lab for &mut Machine {
         }
         self.together.clone().map(|()| Some(arm("b+c")))
     }
-    fn compare_output(&mut self, arm: &Arm, _: &Arms) -> Result<Option<String>, RunFailure> {
+    fn compare_output(
+        &mut self,
+        arm: &ProgramArm,
+        _: &RaceArms,
+    ) -> Result<Option<String>, RunFailure> {
         assert!(!self.compared.contains(&arm.name), "compared twice");
         self.compared.push(arm.name.clone());
         let differs = self.differing.contains(&arm.name.as_str());

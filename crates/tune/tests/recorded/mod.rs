@@ -9,15 +9,15 @@ use crate::{SEVEN, has};
 use pagewise_judge::race::RULED_OUT;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Experiment, Verdict, Word};
-use pagewise_model::usage::Speed;
-use pagewise_tune::race::{Goal, RunFailure};
+use pagewise_model::trial::{ArmVerdict, Experiment, VerdictWord};
+use pagewise_model::usage::MachineSpeed;
+use pagewise_tune::race::{RaceGoal, RunFailure};
 use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
 
 /// Recorded run times in nanoseconds, with the speeds during each run if they were sampled.
-type Times = Vec<(f64, Option<Speed>)>;
+type Times = Vec<(f64, Option<MachineSpeed>)>;
 
 /// The directory with the recordings of an acceptance script.
 fn noise(of: &str) -> PathBuf {
@@ -31,7 +31,7 @@ fn read(file: &Path) -> Times {
         let mut figures = line.split_whitespace().map(|figure| figure.parse().unwrap());
         let wall = figures.next().unwrap();
         let speed = figures.next().zip(figures.next());
-        (wall, speed.map(|(round_ns, load_ns)| Speed { round_ns, load_ns }))
+        (wall, speed.map(|(round_ns, load_ns)| MachineSpeed { round_ns, load_ns }))
     };
     lines.map(figures).collect()
 }
@@ -43,7 +43,7 @@ fn recording(kind: &str) -> Times {
 /// A session of `budget`, continued up to `more` times until it keeps an arm. `ratio` is the time ratio of the
 /// first arm. The others change nothing.
 fn session(
-    times: &[(f64, Option<Speed>)],
+    times: &[(f64, Option<MachineSpeed>)],
     ratio: f64,
     budget: Nanos,
     more: u32,
@@ -64,7 +64,7 @@ fn session(
     let mut plan = Plan { budget, left: budget, compare_runs: 0, ..plan(&SEVEN, seed) };
     let mut experiment = run(&mut machine, &plan);
     for _ in 0..more {
-        if has(&experiment, Word::Keep) {
+        if has(&experiment, VerdictWord::Keep) {
             break;
         }
         plan.earlier = std::mem::take(&mut experiment.blocks);
@@ -80,9 +80,9 @@ fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u
     let (mut keeps, mut likely) = (0, 0);
     for seed in 0..sessions {
         let experiment = session(&times, 1.0, budget, more, seed);
-        let is_kept = has(&experiment, Word::Keep);
+        let is_kept = has(&experiment, VerdictWord::Keep);
         keeps += u32::from(is_kept);
-        likely += u32::from(!is_kept && has(&experiment, Word::Likely));
+        likely += u32::from(!is_kept && has(&experiment, VerdictWord::Likely));
     }
     println!(
         "{kind}, {budget}, continued {more} times: kept {keeps}, likely {likely} of {sessions}"
@@ -95,7 +95,7 @@ fn false_limits(kind: &str, share: f64, sessions: u64) -> u64 {
     let times = recording(kind);
     let is_wrong = |seed: &u64| {
         let verdicts = session(&times, 0.999 - share, Nanos::secs(60), 0, *seed).verdicts;
-        let limit = |v: &Verdict| v.no_gain_above_share.is_some_and(|above| above <= share);
+        let limit = |v: &ArmVerdict| v.no_gain_above_share.is_some_and(|above| above <= share);
         verdicts.iter().any(|v| v.arm == SEVEN[0] && limit(v))
     };
     let wrong = (0..sessions).filter(is_wrong).count() as u64;
@@ -171,7 +171,7 @@ fn intervals() {
 
 /// Deviations between comparisons of equal runs, corrected by the speeds and plain: eight runs of each from
 /// every place in a recording.
-fn deviations(times: &[(f64, Option<Speed>)]) -> (f64, f64) {
+fn deviations(times: &[(f64, Option<MachineSpeed>)]) -> (f64, f64) {
     let gains = (0..times.len()).map(|at| {
         let mut recording = times.to_vec();
         recording.rotate_left(at);
@@ -182,7 +182,8 @@ fn deviations(times: &[(f64, Option<Speed>)]) -> (f64, f64) {
             drift: 0.0,
             ..Machine::new(seed, Nanos(0), 0.0)
         };
-        let experiment = run(&mut machine, &Plan { goal: Goal::Pairs(8), ..plan(&["b"], seed) });
+        let experiment =
+            run(&mut machine, &Plan { goal: RaceGoal::Pairs(8), ..plan(&["b"], seed) });
         let effect = experiment.verdicts[0].effect.clone().unwrap();
         let plain = effect.uncorrected.map_or(effect.ratio, |plain| plain.ratio);
         (effect.ratio.ln(), plain.ln())

@@ -1,42 +1,44 @@
 //! A world made of numbers: a program that takes half a second and fills a heap.
 
 use pagewise_model::constructed;
-use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
+use pagewise_model::look::{SideEffect, TimedFaults, TracedLook, TracedProcess};
 use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
-use pagewise_model::spec::Spec;
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::price::{ChasePoint, PagePrices, TransferPoint};
+use pagewise_model::spec::SessionSpec;
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
-use pagewise_remedy::receipt::Here;
+use pagewise_remedy::receipt::ReceiptConditions;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::LaunchError;
-use pagewise_tracee::run::Finished;
-use pagewise_tune::output::{Captured, Stream};
-use pagewise_tune::race::{Clock, WeatherMark};
-use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
-use pagewise_tune::{Request, Stop};
+use pagewise_tracee::run::FinishedRun;
+use pagewise_tune::output::{CapturedOutput, StreamHashes};
+use pagewise_tune::race::{SessionClock, WeatherMark};
+use pagewise_tune::world::{
+    ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, SessionSurroundings, TimedRun,
+};
+use pagewise_tune::{SessionRequest, SessionStop};
 use std::cell::Cell;
 use std::path::PathBuf;
 
 /// What a plain session of `prog` requests.
-pub(crate) fn spec() -> Spec {
+pub(crate) fn spec() -> SessionSpec {
     let command = vec!["prog".into(), "an arg".into()];
-    Spec { budget_ns: Some(Nanos::secs(60)), ..Spec::new(command, PathBuf::new(), 1) }
+    SessionSpec { budget_ns: Some(Nanos::secs(60)), ..SessionSpec::new(command, PathBuf::new(), 1) }
 }
 
 /// A request for this session.
-pub(crate) fn request(spec: Spec) -> Request {
-    Request {
+pub(crate) fn request(spec: SessionSpec) -> SessionRequest {
+    SessionRequest {
         spec,
         system: None,
         quote: |w| {
             let text = String::from_utf8_lossy(w).into_owned();
             if text.contains(' ') { format!("'{text}'") } else { text }
         },
-        here: Here::default(),
+        here: ReceiptConditions::default(),
         id: "test".into(),
     }
 }
@@ -57,11 +59,11 @@ pub(crate) struct Fake {
     pub(crate) effects: Vec<SideEffect>,
     pub(crate) written: Vec<String>,
     /// How the program ends.
-    pub(crate) ended: Ended,
+    pub(crate) ended: ProgramEnd,
     /// Number of runs after which the user stops it.
     pub(crate) interrupt_after: u32,
     /// How the program ends when its output is captured.
-    pub(crate) captured_ended: Option<Ended>,
+    pub(crate) captured_ended: Option<ProgramEnd>,
     /// Why a named file is missing after every run.
     pub(crate) file_missing: Option<&'static str>,
     /// Bytes that the program reads with huge pages.
@@ -112,7 +114,7 @@ impl Default for Fake {
             anon: Bytes(100_000 * 4096),
             effects: Vec::new(),
             written: Vec::new(),
-            ended: Ended::Exited(0),
+            ended: ProgramEnd::Exited(0),
             interrupt_after: u32::MAX,
             captured_ended: None,
             file_missing: None,
@@ -151,7 +153,7 @@ impl Fake {
     pub(crate) fn timed_runs(&self, arm: &str) -> usize {
         self.timed.iter().filter(|a| *a == arm).count()
     }
-    fn is_huge(arm: &Arm) -> bool {
+    fn is_huge(arm: &ProgramArm) -> bool {
         arm.settings.env.iter().any(|e| e.entries.iter().any(|x| x.contains("hugetlb=1")))
     }
     /// Uniform within 1% either way.
@@ -162,14 +164,14 @@ impl Fake {
     fn pass(&self, ns: u64) {
         self.clock.set(self.clock.get() + ns);
     }
-    fn find(arm: &Arm) -> Result<(), Stop> {
+    fn find(arm: &ProgramArm) -> Result<(), SessionStop> {
         if arm.command.first().is_none_or(|program| program != "./nosuch") {
             return Ok(());
         }
-        Err(Stop::Launch(LaunchError::NotFound { program: "./nosuch".to_owned() }))
+        Err(SessionStop::Launch(LaunchError::NotFound { program: "./nosuch".to_owned() }))
     }
-    fn check(&self) -> Result<(), Stop> {
-        if self.interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
+    fn check(&self) -> Result<(), SessionStop> {
+        if self.interrupted() { Err(SessionStop::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -177,7 +179,7 @@ fn measured(median: f64) -> Measured {
     Measured { median, min: median, max: median, n: 5 }
 }
 
-impl Clock for Fake {
+impl SessionClock for Fake {
     fn now(&self) -> Nanos {
         Nanos(self.clock.get())
     }
@@ -187,13 +189,13 @@ impl Clock for Fake {
     }
 }
 
-impl Surroundings for Fake {
+impl SessionSurroundings for Fake {
     fn machine(&mut self) -> Machine {
         constructed::machine()
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
-        Ok(Prices {
+    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+        Ok(PagePrices {
             anon_fault_ns: measured(1000.0),
             zero_page_ns: measured(200.0),
             file_fault_ns: measured(1500.0),
@@ -228,10 +230,10 @@ impl Surroundings for Fake {
         })
     }
 
-    fn tell(&mut self, _event: &Event<'_>) {}
+    fn tell(&mut self, _event: &SessionEvent<'_>) {}
 }
 
-impl World for Fake {
+impl ProgramWorld for Fake {
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
         let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
         files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
@@ -241,9 +243,9 @@ impl World for Fake {
         Fact::Known(self.pool)
     }
 
-    fn traced(&mut self, _: &Arm) -> Result<(Fact<Traced>, String), Stop> {
+    fn traced(&mut self, _: &ProgramArm) -> Result<(Fact<TracedLook>, String), SessionStop> {
         self.traced += 1;
-        let process = ProcessSeen {
+        let process = TracedProcess {
             pid: 10,
             exe: "/usr/bin/prog".into(),
             args: vec!["prog".into()],
@@ -257,7 +259,7 @@ impl World for Fake {
             traced_life_ns: Nanos::millis(700),
             ..constructed::process()
         };
-        let traced = Traced {
+        let traced = TracedLook {
             processes: vec![process],
             effects: self.effects.clone(),
             written: self.written.clone(),
@@ -267,18 +269,18 @@ impl World for Fake {
         Ok((Fact::Known(traced), "no such table: t".into()))
     }
 
-    fn seen(&mut self, _: &Fact<Traced>) {}
+    fn seen(&mut self, _: &Fact<TracedLook>) {}
 
-    fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
+    fn timed(&mut self, arm: &ProgramArm, timing: &RunTiming) -> Result<TimedRun, SessionStop> {
         self.check()?;
         self.timed.push(arm.name.clone());
         self.memory_limits.extend(timing.limits.memory.map(|limit| (arm.name.clone(), limit)));
         if self.timed.len() > self.breaks_after {
-            return Err(Stop::Broken("no more processes".into()));
+            return Err(SessionStop::Broken("no more processes".into()));
         }
         Self::find(arm)?;
         if self.hangs == Some(arm.name.as_str()) {
-            return Err(Stop::TooLong(timing.limits.time.expect("arms have a limit")));
+            return Err(SessionStop::TooLong(timing.limits.time.expect("arms have a limit")));
         }
         // Touching memory takes time.
         self.pass(if timing.fresh > Bytes(0) { 50_000_000 } else { 0 });
@@ -292,7 +294,7 @@ impl World for Fake {
         let wall = (5e8 * factor) as u64;
         self.pass(wall);
         let faults = if huge { self.faults / 500 + 50 } else { self.faults };
-        let usage = Usage {
+        let usage = ProgramUsage {
             wall_ns: Nanos(wall),
             user_ns: Nanos((4e8 * factor) as u64),
             sys_ns: Nanos(faults * 1000),
@@ -308,49 +310,62 @@ impl World for Fake {
             ended: self.ended,
             ..constructed::usage()
         };
-        let done = Finished {
+        let done = FinishedRun {
             files_opened: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
             huge_file_maps: if text { 2 } else { 0 },
             cpus_at_end: vec![0, 1],
             leftovers_killed: self.leftovers,
-            ..Finished::new(usage)
+            ..FinishedRun::new(usage)
         };
         let huge_slots = arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect();
-        Ok(Timed { done, huge_slots, conditioned: true, kept: None })
+        Ok(TimedRun { done, huge_slots, conditioned: true, kept: None })
     }
 
     fn timed_at_once(
         &mut self,
-        blocks: &[Vec<(&Arm, Limits)>],
+        blocks: &[Vec<(&ProgramArm, RunLimits)>],
         fresh: Bytes,
         _: bool,
         keep: bool,
-    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
-        let timing = |limits: &Limits| Timing { fresh, limits: *limits, ..Timing::default() };
-        let mut run = |(arm, limits): &(&Arm, Limits)| {
+    ) -> Result<Vec<Vec<Result<TimedRun, SessionStop>>>, SessionStop> {
+        let timing =
+            |limits: &RunLimits| RunTiming { fresh, limits: *limits, ..RunTiming::default() };
+        let mut run = |(arm, limits): &(&ProgramArm, RunLimits)| {
             let timed = self.timed(arm, &timing(limits))?;
             let kept = keep.then(|| self.put_out(arm));
             self.kept_at_once += u32::from(keep);
-            Ok(Timed { done: Finished { cpus_at_end: vec![0], ..timed.done }, kept, ..timed })
+            Ok(TimedRun { done: FinishedRun { cpus_at_end: vec![0], ..timed.done }, kept, ..timed })
         };
         Ok(blocks.iter().map(|block| block.iter().map(&mut run).collect()).collect())
     }
 
-    fn recorded(&mut self, _: &Arm, _: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+    fn recorded(
+        &mut self,
+        _: &ProgramArm,
+        _: &RunTiming,
+    ) -> Result<Fact<TimedFaults>, SessionStop> {
         self.check()?;
         self.recorded += 1;
         Ok(Fact::missing("no recorder here"))
     }
 
-    fn accounted(&mut self, _: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop> {
+    fn accounted(
+        &mut self,
+        _: &ProgramArm,
+        limits: &RunLimits,
+    ) -> Result<Fact<MemoryAccount>, SessionStop> {
         self.check()?;
         self.accounted += 1;
         assert!(limits.time.is_some_and(|time| time < Nanos::secs(60)), "a part of the budget");
         Ok(self.memory.clone())
     }
 
-    fn captured(&mut self, arm: &Arm, _limits: &Limits) -> Result<Captured, Stop> {
+    fn captured(
+        &mut self,
+        arm: &ProgramArm,
+        _limits: &RunLimits,
+    ) -> Result<CapturedOutput, SessionStop> {
         self.check()?;
         self.captured += 1;
         self.is_warm = !arm.settings.huge_files.is_empty();
@@ -365,15 +380,15 @@ impl World for Fake {
 
 impl Fake {
     /// The output of a run of `arm`.
-    fn put_out(&self, arm: &Arm) -> Captured {
+    fn put_out(&self, arm: &ProgramArm) -> CapturedOutput {
         let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
-        let stream = Stream::read(text.as_bytes()).expect("memory can be read");
+        let stream = StreamHashes::read(text.as_bytes()).expect("memory can be read");
         let mut streams = vec![("standard output".into(), Ok(stream))];
         if let Some(why) = self.file_missing {
             streams.push(("file `x`".into(), Err(why.into())));
         }
-        Captured {
-            usage: Usage {
+        CapturedOutput {
+            usage: ProgramUsage {
                 wall_ns: Nanos::millis(500),
                 user_ns: Nanos::millis(500),
                 peak_rss_bytes: self.anon,

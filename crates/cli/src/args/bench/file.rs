@@ -1,10 +1,10 @@
 //! `pagewise bench file`
 
-use super::{BenchResult, WalkOrder};
+use super::{BenchOutputArgs, WalkOrder};
 use crate::args::values::values;
 use clap::Args;
 use pagewise_model::Bytes;
-use pagewise_model::bench::file::{Arm, Part, Residency, Slip};
+use pagewise_model::bench::file::{BenchmarkFlaw, CacheResidency, FileBenchPart, ReadWay};
 use std::path::PathBuf;
 
 /// `pagewise bench file`
@@ -25,7 +25,7 @@ a cell that did other work than requested.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchFile {
+pub(crate) struct FileBenchArgs {
     /// Read this file [default: a temporary file without a name, removed at the end]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "dir"])]
     pub(crate) file: Option<PathBuf>,
@@ -40,10 +40,10 @@ pub(crate) struct BenchFile {
     pub(crate) quick: bool,
     /// Measure only these parts
     #[arg(long, value_parser = values(PARTS), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) only: Vec<Part>,
+    pub(crate) only: Vec<FileBenchPart>,
     /// Measure only these ways [default: all]
     #[arg(long, value_parser = values(ARMS), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) arm: Vec<Arm>,
+    pub(crate) arm: Vec<ReadWay>,
     /// Bytes per read, multiples of 512 up to 1M [default: 4K,8K,16K]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) block: Vec<Bytes>,
@@ -52,7 +52,7 @@ pub(crate) struct BenchFile {
     pub(crate) order: Vec<WalkOrder>,
     /// Where the file is before each sample [default: both]
     #[arg(long, value_parser = values(RESIDENCIES), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) cache: Vec<Residency>,
+    pub(crate) cache: Vec<CacheResidency>,
     /// Largest number of bytes in a cold pass [default: 16M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) cold_size: Option<Bytes>,
@@ -73,49 +73,52 @@ pub(crate) struct BenchFile {
     pub(crate) sum: bool,
     /// Reproduce errors of the published benchmark; such cells are refused
     #[arg(long, value_parser = values(SLIPS), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) repeat_error: Vec<Slip>,
+    pub(crate) repeat_error: Vec<BenchmarkFlaw>,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }
 
 /// A part of the measurement.
-const PARTS: &[(Part, &str)] = &[
-    (Part::Blocks, "Every way by block size, order, warm and cold"),
-    (Part::Passes, "Several passes through the same descriptor or mapping"),
-    (Part::Buffers, "Where blocks go: four alignments, one buffer or fresh memory"),
-    (Part::Threads, "Several threads"),
-    (Part::Copies, "The kernel's copy compared with copies in user space"),
+const PARTS: &[(FileBenchPart, &str)] = &[
+    (FileBenchPart::Blocks, "Every way by block size, order, warm and cold"),
+    (FileBenchPart::Passes, "Several passes through the same descriptor or mapping"),
+    (FileBenchPart::Buffers, "Where blocks go: four alignments, one buffer or fresh memory"),
+    (FileBenchPart::Threads, "Several threads"),
+    (FileBenchPart::Copies, "The kernel's copy compared with copies in user space"),
 ];
 
 /// A way to read.
-pub(crate) const ARMS: &[(Arm, &str)] = &[
-    (Arm::Read, "read(2), at random with lseek(2)"),
-    (Arm::Pread, "pread(2)"),
-    (Arm::Readv, "readv(2) of many blocks, in order"),
-    (Arm::DontCache, "preadv2(2) with RWF_DONTCACHE"),
-    (Arm::Uring, "io_uring, 16 reads at a time"),
-    (Arm::UringFixed, "io_uring, 16 reads at a time, into fixed buffers"),
-    (Arm::Direct, "pread(2) past the cache (O_DIRECT), cold only"),
-    (Arm::Map, "A mapping, each block copied out"),
-    (Arm::MapPopulate, "As mmap, mapped at once"),
-    (Arm::MapPieces, "As mmap, mapped in pieces"),
-    (Arm::MapWillNeed, "As mmap, after MADV_WILLNEED"),
-    (Arm::MapSequential, "As mmap, after MADV_SEQUENTIAL"),
-    (Arm::MapRandom, "As mmap, after MADV_RANDOM"),
-    (Arm::Place, "A mapping, each block summed in place"),
-    (Arm::PlacePopulate, "As place, mapped at once"),
-    (Arm::PlacePieces, "As place, mapped in pieces"),
+pub(crate) const ARMS: &[(ReadWay, &str)] = &[
+    (ReadWay::Read, "read(2), at random with lseek(2)"),
+    (ReadWay::Pread, "pread(2)"),
+    (ReadWay::Readv, "readv(2) of many blocks, in order"),
+    (ReadWay::DontCache, "preadv2(2) with RWF_DONTCACHE"),
+    (ReadWay::Uring, "io_uring, 16 reads at a time"),
+    (ReadWay::UringFixed, "io_uring, 16 reads at a time, into fixed buffers"),
+    (ReadWay::Direct, "pread(2) past the cache (O_DIRECT), cold only"),
+    (ReadWay::Map, "A mapping, each block copied out"),
+    (ReadWay::MapPopulate, "As mmap, mapped at once"),
+    (ReadWay::MapPieces, "As mmap, mapped in pieces"),
+    (ReadWay::MapWillNeed, "As mmap, after MADV_WILLNEED"),
+    (ReadWay::MapSequential, "As mmap, after MADV_SEQUENTIAL"),
+    (ReadWay::MapRandom, "As mmap, after MADV_RANDOM"),
+    (ReadWay::Place, "A mapping, each block summed in place"),
+    (ReadWay::PlacePopulate, "As place, mapped at once"),
+    (ReadWay::PlacePieces, "As place, mapped in pieces"),
 ];
 
 /// Where the bytes are before.
-const RESIDENCIES: &[(Residency, &str)] = &[
-    (Residency::Warm, "The whole file in the page cache"),
-    (Residency::Cold, "Nothing in the page cache"),
+const RESIDENCIES: &[(CacheResidency, &str)] = &[
+    (CacheResidency::Warm, "The whole file in the page cache"),
+    (CacheResidency::Cold, "Nothing in the page cache"),
 ];
 
 /// An error of the published benchmark.
-const SLIPS: &[(Slip, &str)] = &[
-    (Slip::ShortLoop, "The loop over a mapping ends half way, as a 32-bit counter does at 4 GiB"),
-    (Slip::Replacement, "Random blocks are drawn with replacement"),
-    (Slip::UnclockedPopulate, "MAP_POPULATE maps the file before the clock starts"),
+const SLIPS: &[(BenchmarkFlaw, &str)] = &[
+    (
+        BenchmarkFlaw::ShortLoop,
+        "The loop over a mapping ends half way, as a 32-bit counter does at 4 GiB",
+    ),
+    (BenchmarkFlaw::Replacement, "Random blocks are drawn with replacement"),
+    (BenchmarkFlaw::UnclockedPopulate, "MAP_POPULATE maps the file before the clock starts"),
 ];

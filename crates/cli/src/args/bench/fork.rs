@@ -1,6 +1,6 @@
 //! `pagewise bench fork`
 
-use super::BenchResult;
+use super::BenchOutputArgs;
 use super::tlb::PAGE_KINDS;
 use crate::args::values::values;
 use clap::Args;
@@ -22,7 +22,7 @@ fork to write a snapshot, and servers that fork for each job, pay both.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchFork {
+pub(crate) struct ForkBenchArgs {
     /// Run a short form: fewer sizes, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
@@ -36,5 +36,5 @@ pub(crate) struct BenchFork {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }

@@ -1,6 +1,6 @@
 //! `pagewise bench memory`
 
-use super::BenchResult;
+use super::BenchOutputArgs;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use pagewise_measure::bench::memory::words;
@@ -23,7 +23,7 @@ and freed beforehand; the host's share of the time is shown separately.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchMemory {
+pub(crate) struct MemoryBenchArgs {
     /// Run a short form: mappings of 16M, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
@@ -46,5 +46,5 @@ pub(crate) struct BenchMemory {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }

@@ -1,11 +1,11 @@
 //! `pagewise bench pin`
 
-use super::BenchResult;
+use super::BenchOutputArgs;
 use super::tlb::PAGE_KINDS;
 use crate::args::values::values;
 use clap::Args;
 use pagewise_model::Bytes;
-use pagewise_model::bench::pin::Way;
+use pagewise_model::bench::pin::PinWay;
 use pagewise_model::bench::tlb::PageKind;
 
 /// `pagewise bench pin`
@@ -25,13 +25,13 @@ it needs root and a kernel built with it.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchPin {
+pub(crate) struct PinBenchArgs {
     /// Run a short form: fewer sizes, shorter pieces, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure only these ways, and what they are compared with
     #[arg(long, value_parser = values(WAYS), value_name = "LIST", value_delimiter = ',')]
-    pub(crate) only: Vec<Way>,
+    pub(crate) only: Vec<PinWay>,
     /// Which pages to use [default: base,thp,pool]
     #[arg(long, value_parser = values(PAGE_KINDS), value_name = "LIST", value_delimiter = ',')]
     pub(crate) pages: Vec<PageKind>,
@@ -42,13 +42,13 @@ pub(crate) struct BenchPin {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }
 
 /// A way to have memory pinned.
-const WAYS: &[(Way, &str)] = &[
-    (Way::Vmsplice, "vmsplice(2) into a pipe that is read"),
-    (Way::Register, "io_uring buffers, registered and released"),
-    (Way::ReadOwn, "process_vm_readv(2) of own memory"),
-    (Way::GupTest, "The kernel's own benchmark (root, CONFIG_GUP_TEST)"),
+const WAYS: &[(PinWay, &str)] = &[
+    (PinWay::Vmsplice, "vmsplice(2) into a pipe that is read"),
+    (PinWay::Register, "io_uring buffers, registered and released"),
+    (PinWay::ReadOwn, "process_vm_readv(2) of own memory"),
+    (PinWay::GupTest, "The kernel's own benchmark (root, CONFIG_GUP_TEST)"),
 ];

@@ -1,15 +1,15 @@
 //! `pagewise bench text`
 
-use super::BenchResult;
+use super::BenchOutputArgs;
 use super::tlb::PAGE_KINDS;
 use crate::args::ExperimentArgs;
 use crate::args::experiment::OUTPUTS;
 use crate::args::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::bench::code::Order;
+use pagewise_model::bench::code::JumpOrder;
 use pagewise_model::bench::tlb::PageKind;
-use pagewise_model::spec::StdoutTo;
+use pagewise_model::spec::StdoutTarget;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ the kernel how much of the text is on huge pages.
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, cannot
 tell, or another experiment runs; 126 not executable; 127 not found; 130
 interrupted, after printing what is known.")]
-pub(crate) struct BenchText {
+pub(crate) struct TextBenchArgs {
     /// Run a short form: code up to 64M, coarser steps, at most 18 s
     #[arg(long, conflicts_with = "command")]
     pub(crate) quick: bool,
@@ -51,7 +51,7 @@ pub(crate) struct BenchText {
         value_delimiter = ',',
         conflicts_with = "command"
     )]
-    pub(crate) only: Vec<CodePart>,
+    pub(crate) only: Vec<TextPartChoice>,
     /// Which pages to use [default: base,thp]
     #[arg(
         long,
@@ -69,7 +69,7 @@ pub(crate) struct BenchText {
         value_delimiter = ',',
         conflicts_with = "command"
     )]
-    pub(crate) order: Vec<Order>,
+    pub(crate) order: Vec<JumpOrder>,
     /// Smallest code [default: 64K]
     #[arg(long, value_name = "SIZE", conflicts_with = "command")]
     pub(crate) smallest: Option<Bytes>,
@@ -80,9 +80,9 @@ pub(crate) struct BenchText {
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
-    pub(crate) program: ProgramArgs,
+    pub(crate) program: TextTrialArgs,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
     /// A program to try instead of generated code, and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -91,7 +91,7 @@ pub(crate) struct BenchText {
 /// How a program is tried.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With a command")]
-pub(crate) struct ProgramArgs {
+pub(crate) struct TextTrialArgs {
     /// Pairs of runs, one on and one off [default: 24]
     #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(8..=1000))]
     pub(crate) pairs: Option<u32>,
@@ -103,7 +103,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) input: Option<PathBuf>,
     /// Send its standard output in timed runs here [default: null]
     #[arg(long, value_parser = values(OUTPUTS), value_name = "KIND", requires = "command")]
-    pub(crate) stdout: Option<StdoutTo>,
+    pub(crate) stdout: Option<StdoutTarget>,
     /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE", requires = "command")]
     pub(crate) outputs: Vec<PathBuf>,
@@ -121,7 +121,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) ignore_failure: bool,
 }
 
-impl BenchText {
+impl TextBenchArgs {
     /// The conditions of an experiment with the command.
     pub(crate) fn experiment(&self) -> ExperimentArgs {
         let (program, result) = (&self.program, &self.result);
@@ -147,7 +147,7 @@ impl BenchText {
 
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CodePart {
+pub(crate) enum TextPartChoice {
     /// Code of growing size
     Sizes,
     /// A growing number of pages: the reach of the instruction TLB
@@ -155,7 +155,7 @@ pub(crate) enum CodePart {
 }
 
 /// The order of jumps.
-const ORDERS: &[(Order, &str)] = &[
-    (Order::Repeated, "The same in each lap; branch predictors learn it"),
-    (Order::Changing, "Different in each lap; nothing can predict it"),
+const ORDERS: &[(JumpOrder, &str)] = &[
+    (JumpOrder::Repeated, "The same in each lap; branch predictors learn it"),
+    (JumpOrder::Changing, "Different in each lap; nothing can predict it"),
 ];

@@ -1,10 +1,10 @@
 //! `pagewise bench tlb`
 
-use super::BenchResult;
+use super::BenchOutputArgs;
 use crate::args::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::bench::tlb::{Order, PageKind};
+use pagewise_model::bench::tlb::{AccessOrder, PageKind};
 
 /// `pagewise bench tlb`
 #[derive(Debug, Args)]
@@ -23,13 +23,13 @@ names pages that are not available here, and what would make them available.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
-pub(crate) struct BenchTlb {
+pub(crate) struct TlbBenchArgs {
     /// Run a short form: random order, NPAD 7, sets from 4K to 64M, coarser steps, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure only these parts
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) only: Vec<WalkPart>,
+    pub(crate) only: Vec<TlbPartChoice>,
     /// Which pages to use [default: all]
     #[arg(long, value_parser = values(PAGE_KINDS), value_name = "LIST", value_delimiter = ',')]
     pub(crate) pages: Vec<PageKind>,
@@ -49,12 +49,12 @@ pub(crate) struct BenchTlb {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
-    pub(crate) result: BenchResult,
+    pub(crate) result: BenchOutputArgs,
 }
 
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WalkPart {
+pub(crate) enum TlbPartChoice {
     /// Lists over growing working sets
     Lists,
     /// Lines on a growing number of pages: the reach of the TLB
@@ -81,7 +81,7 @@ pub(crate) enum WalkOrder {
     Sequential,
 }
 
-impl From<WalkOrder> for Order {
+impl From<WalkOrder> for AccessOrder {
     fn from(order: WalkOrder) -> Self {
         match order {
             WalkOrder::Random => Self::Random,

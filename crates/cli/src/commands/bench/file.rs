@@ -1,17 +1,19 @@
 //! `pagewise bench file`
 
-use super::session::{Control, Start};
+use super::session::{BenchControl, BenchStart};
 use super::{chosen, once_each};
-use crate::args::{self, BenchFile};
+use crate::args::{self, FileBenchArgs};
 use crate::commands::helper;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_kernel::dirs;
-use pagewise_measure::bench::file::{self, Content, Origin, OriginError, Plan, Request};
-use pagewise_measure::{PriceError, Progress};
-use pagewise_model::bench::file::{Cell, Copies, Part, Point, Readings};
-use pagewise_model::body::{Bench, Body};
+use pagewise_measure::bench::file::{
+    self, FileBenchRequest, FileContent, FileOrigin, FileOriginError, FilePlan,
+};
+use pagewise_measure::{BenchProgress, PriceError};
+use pagewise_model::bench::file::{CopyRates, FileBenchPart, FileBenchReport, FileCell, FilePoint};
+use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{BLOCK_UNIT, FolioPart, LARGEST_BLOCK};
+use pagewise_model::choice::{BLOCK_UNIT, FolioClassShare, LARGEST_BLOCK};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,13 +25,13 @@ const QUICK: Bytes = Bytes::mib(64);
 const ALIKE: f64 = 0.9;
 
 /// Reads, judges, saves and shows.
-pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
-    let start = Start::new("file", &args.result)?;
+pub(super) fn run(args: &FileBenchArgs) -> Result<ExitCode, CommandFailure> {
+    let start = BenchStart::new("file", &args.result)?;
     let request = request(args, start.seed)?;
     let origin = origin(args, &request).map_err(|error| no_file(&error))?;
     let mut session = start.begin()?;
-    let has_copies = request.parts.contains(&Part::Copies);
-    let plan = Plan::new(request, origin.size(), args.file.is_none()).map_err(unfit)?;
+    let has_copies = request.parts.contains(&FileBenchPart::Copies);
+    let plan = FilePlan::new(request, origin.size(), args.file.is_none()).map_err(unfit)?;
     session.announce(&announcement(&plan, args.no_prices));
     let (control, run) = (&session.control, &mut session.run);
     let prices =
@@ -45,16 +47,17 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
         readings.copies = copies;
         readings.judgement = Some(pagewise_judge::bench::file::judge(&readings));
         any |= readings.points.iter().any(|point| !point.samples.is_empty());
-        run.body = Some(Body::Bench(Bench::Readings(readings)));
+        run.body = Some(RunBody::Bench(BenchReport::Readings(readings)));
     }
     session.conclude(any)
 }
 
 /// The request that the command line describes.
-fn request(args: &BenchFile, seed: u64) -> Result<Request, Failure> {
-    let usual = if args.quick { Request::short(seed) } else { Request::usual(seed) };
+fn request(args: &FileBenchArgs, seed: u64) -> Result<FileBenchRequest, CommandFailure> {
+    let usual =
+        if args.quick { FileBenchRequest::short(seed) } else { FileBenchRequest::usual(seed) };
     check(&args.block)?;
-    Ok(Request {
+    Ok(FileBenchRequest {
         parts: chosen(&args.only, usual.parts),
         arms: chosen(&args.arm, usual.arms),
         blocks: chosen(&args.block, usual.blocks),
@@ -71,37 +74,39 @@ fn request(args: &BenchFile, seed: u64) -> Result<Request, Failure> {
     })
 }
 
-fn check(blocks: &[Bytes]) -> Result<(), Failure> {
+fn check(blocks: &[Bytes]) -> Result<(), CommandFailure> {
     let fits = |block: &&Bytes| {
         block.0 > 0 && block.0.is_multiple_of(BLOCK_UNIT.0) && **block <= LARGEST_BLOCK
     };
     match blocks.iter().find(|block| !fits(block)) {
         None => Ok(()),
-        Some(block) => Err(Failure::usage(format!("--block {block}: this size is not supported"))
-            .with_help("use multiples of 512 bytes, up to 1M")),
+        Some(block) => {
+            Err(CommandFailure::usage(format!("--block {block}: this size is not supported"))
+                .with_help("use multiples of 512 bytes, up to 1M"))
+        }
     }
 }
 
 /// The named file, or a generated one.
-fn origin(args: &BenchFile, request: &Request) -> Result<Origin, OriginError> {
+fn origin(args: &FileBenchArgs, request: &FileBenchRequest) -> Result<FileOrigin, FileOriginError> {
     if let Some(path) = &args.file {
         let largest = request.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
-        return Origin::given(path, largest);
+        return FileOrigin::given(path, largest);
     }
-    Origin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
+    FileOrigin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
 }
 
 /// The directory for generated files.
-fn directory(args: &BenchFile) -> PathBuf {
+fn directory(args: &FileBenchArgs) -> PathBuf {
     let cache = || dirs::cache_dir().unwrap_or_else(|_| std::env::temp_dir());
     args.dir.clone().unwrap_or_else(cache)
 }
 
-pub(in crate::commands) fn no_file(error: &OriginError) -> Failure {
+pub(in crate::commands) fn no_file(error: &FileOriginError) -> CommandFailure {
     let text = error.to_string();
     let failure = match error {
-        OriginError::NoRoom { .. } => Failure::unfit(text),
-        _ => Failure::usage(text),
+        FileOriginError::NoRoom { .. } => CommandFailure::unfit(text),
+        _ => CommandFailure::usage(text),
     };
     match error.help() {
         Some(help) => failure.with_help(help),
@@ -109,15 +114,17 @@ pub(in crate::commands) fn no_file(error: &OriginError) -> Failure {
     }
 }
 
-fn unfit(error: PriceError) -> Failure {
+fn unfit(error: PriceError) -> CommandFailure {
     match error {
-        PriceError::Unavailable(why) => Failure::usage(why).with_help("add ways, orders or parts"),
-        other => Failure::usage(other.to_string()),
+        PriceError::Unavailable(why) => {
+            CommandFailure::usage(why).with_help("add ways, orders or parts")
+        }
+        other => CommandFailure::usage(other.to_string()),
     }
 }
 
 /// Announces the measurement and its cost.
-fn announcement(plan: &Plan, no_prices: bool) -> String {
+fn announcement(plan: &FilePlan, no_prices: bool) -> String {
     let cost = plan.cost();
     let prices = if no_prices { "" } else { "; prices first, some seconds" };
     format!(
@@ -127,9 +134,9 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
 }
 
 /// The prices that explain the times of all other cells.
-struct Prices {
+struct FileBenchPrices {
     entry_ns: Fact<Measured>,
-    points: Vec<Point>,
+    points: Vec<FilePoint>,
     /// The kind of folios of the file that was priced.
     folios: FolioClass,
 }
@@ -137,11 +144,11 @@ struct Prices {
 /// Measures the cells that give prices, over a file like `subject`, before the cells that they explain. If
 /// that fails, the file is read without prices.
 fn prices(
-    args: &BenchFile,
-    subject: &Origin,
-    control: &Control,
+    args: &FileBenchArgs,
+    subject: &FileOrigin,
+    control: &BenchControl,
     warnings: &mut Vec<String>,
-) -> Option<Prices> {
+) -> Option<FileBenchPrices> {
     match priced(args, subject, control) {
         Ok((most, prices)) => {
             if most.share < ALIKE {
@@ -161,29 +168,33 @@ fn prices(
 
 /// The kind of folios that holds most of the subject, and the prices of such a file.
 fn priced(
-    args: &BenchFile,
-    subject: &Origin,
-    control: &Control,
-) -> Result<(FolioPart, Option<Prices>), Failure> {
-    let most = subject.folios().map_err(|error| Failure::usage(error.to_string()))?;
+    args: &FileBenchArgs,
+    subject: &FileOrigin,
+    control: &BenchControl,
+) -> Result<(FolioClassShare, Option<FileBenchPrices>), CommandFailure> {
+    let most = subject.folios().map_err(|error| CommandFailure::usage(error.to_string()))?;
     let directory = directory(args);
-    let origin = Origin::own(&directory, None, file::price_file(subject.size()));
+    let origin = FileOrigin::own(&directory, None, file::price_file(subject.size()));
     let origin = origin.map_err(|error| no_file(&error))?.on(most.folios);
-    let plan = Plan::prices(control.seed, origin.size(), args.quick).map_err(unfit)?;
+    let plan = FilePlan::prices(control.seed, origin.size(), args.quick).map_err(unfit)?;
     let Some(content) = open(control, origin)? else { return Ok((most, None)) };
     if most.folios == FolioClass::Huge && !file::lies_huge(&content) {
         let place = directory.display();
-        return Err(Failure::unfit(format!(
+        return Err(CommandFailure::unfit(format!(
             "this file has huge pages, but new files in {place} get none"
         )));
     }
     let entry_ns = file::entry_price();
     let points = read_all(control, &plan, &content)?.points;
-    Ok((most, Some(Prices { entry_ns, points, folios: most.folios })))
+    Ok((most, Some(FileBenchPrices { entry_ns, points, folios: most.folios })))
 }
 
 /// The kernel's copy compared with others; `None`, with a warning, if that fails.
-fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Option<Copies> {
+fn copies(
+    args: &FileBenchArgs,
+    control: &BenchControl,
+    warnings: &mut Vec<String>,
+) -> Option<CopyRates> {
     control.show("copies");
     match file::copies(&directory(args), &|| control.is_stopped()) {
         Ok(copies) => Some(copies),
@@ -195,50 +206,54 @@ fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Op
 }
 
 /// Reads all cells of `plan`; `None` if the user stopped before the file was ready.
-fn read(control: &Control, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
+fn read(
+    control: &BenchControl,
+    plan: &FilePlan,
+    origin: FileOrigin,
+) -> Result<Option<FileBenchReport>, CommandFailure> {
     open(control, origin)?.map(|content| read_all(control, plan, &content)).transpose()
 }
 
 /// Opens the file, after writing it if it is generated; `None` if the user stopped before it was ready.
 pub(in crate::commands) fn open(
-    control: &Control,
-    origin: Origin,
-) -> Result<Option<Content>, Failure> {
+    control: &BenchControl,
+    origin: FileOrigin,
+) -> Result<Option<FileContent>, CommandFailure> {
     control.show("writing the file");
     match origin.open(&|| control.is_stopped()) {
-        Err(OriginError::Interrupted) => Ok(None),
+        Err(FileOriginError::Interrupted) => Ok(None),
         opened => opened.map(Some).map_err(|error| no_file(&error)),
     }
 }
 
 /// Reads all cells of `plan` from `content`.
 pub(in crate::commands) fn read_all(
-    control: &Control,
-    plan: &Plan,
-    content: &Content,
-) -> Result<Readings, Failure> {
-    let launcher = helper::launcher(args::Part::FileReader)?;
-    let text = |p: &Progress<'_, Cell>| {
+    control: &BenchControl,
+    plan: &FilePlan,
+    content: &FileContent,
+) -> Result<FileBenchReport, CommandFailure> {
+    let launcher = helper::launcher(args::HelperRole::FileReader)?;
+    let text = |p: &BenchProgress<'_, FileCell>| {
         let (cell, order) = (p.point, p.point.order.into_str());
         let (part, arm, state) =
             (cell.part.into_str(), cell.arm.into_str(), cell.residency.into_str());
         format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
     };
     let read = control.measure(text, |callbacks| file::run(plan, content, &launcher, callbacks));
-    read.map_err(|error| Failure::usage(error.to_string()))
+    read.map_err(|error| CommandFailure::usage(error.to_string()))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::BenchKind;
+    use crate::args::BenchCommand;
     use crate::commands::bench::typed;
-    use pagewise_model::bench::file::{Arm, Residency, Slip};
-    use pagewise_model::bench::tlb::Order;
+    use pagewise_model::bench::file::{BenchmarkFlaw, CacheResidency, ReadWay};
+    use pagewise_model::bench::tlb::AccessOrder;
 
-    fn parse(words: &[&str]) -> Result<Request, Failure> {
-        let BenchKind::File(args) = typed("file", words).unwrap() else { panic!("not file") };
+    fn parse(words: &[&str]) -> Result<FileBenchRequest, CommandFailure> {
+        let BenchCommand::File(args) = typed("file", words).unwrap() else { panic!("not file") };
         request(&args, 1)
     }
 
@@ -268,13 +283,16 @@ mod tests {
             "--repeat-error=short-loop,with-replacement",
         ];
         let some = parse(&words).unwrap();
-        assert_eq!(some.parts, [Part::Passes, Part::Buffers]);
-        assert_eq!((some.arms, some.orders), (vec![Arm::Read, Arm::Map], vec![Order::Random]));
+        assert_eq!(some.parts, [FileBenchPart::Passes, FileBenchPart::Buffers]);
+        assert_eq!(
+            (some.arms, some.orders),
+            (vec![ReadWay::Read, ReadWay::Map], vec![AccessOrder::Random])
+        );
         assert_eq!(some.blocks, [Bytes(512), Bytes::mib(1)]);
-        assert_eq!((some.residencies, some.threads), (vec![Residency::Cold], vec![1, 3]));
+        assert_eq!((some.residencies, some.threads), (vec![CacheResidency::Cold], vec![1, 3]));
         assert_eq!((some.passes, some.repeats, some.summed), (2, 9, true));
         assert_eq!(some.cold_bytes, Bytes::mib(1));
-        assert_eq!(some.slips, [Slip::ShortLoop, Slip::Replacement]);
+        assert_eq!(some.slips, [BenchmarkFlaw::ShortLoop, BenchmarkFlaw::Replacement]);
     }
 
     #[test]
@@ -286,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_way_can_be_typed() {
-        for arm in Arm::ALL {
+        for arm in ReadWay::ALL {
             let typed = parse(&["--arm", arm.into_str()]).map(|request| request.arms);
             assert_eq!(typed.ok(), Some(vec![*arm]));
         }

@@ -1,35 +1,37 @@
 //! `pagewise bench memory`
 
-use super::session::{Start, unfit};
-use crate::args::BenchMemory;
-use crate::failure::Failure;
-use pagewise_measure::Progress;
-use pagewise_measure::bench::memory::{self, Plan, Request};
-use pagewise_model::bench::memory::{FirstTouch, Point};
-use pagewise_model::body::{Bench, Body};
+use super::session::{BenchStart, unfit};
+use crate::args::MemoryBenchArgs;
+use crate::failure::CommandFailure;
+use pagewise_measure::BenchProgress;
+use pagewise_measure::bench::memory::{self, MemoryBenchPlan, MemoryBenchRequest};
+use pagewise_model::bench::memory::{MemoryBenchPoint, MemoryBenchReport};
+use pagewise_model::body::{BenchReport, RunBody};
 use std::process::ExitCode;
 
 /// Help text for when nothing can be measured.
 const HELP: &str = "try a smaller --size or other ways; pagewise doctor shows what is available";
 
 /// Touches, judges, saves and shows.
-pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
-    let start = Start::new("memory", &args.result)?;
+pub(super) fn run(args: &MemoryBenchArgs) -> Result<ExitCode, CommandFailure> {
+    let start = BenchStart::new("memory", &args.result)?;
     let seed = start.seed;
     let mut session = start.begin()?;
-    let plan = Plan::new(request(args, seed)).map_err(|error| unfit(error, HELP))?;
+    let plan = MemoryBenchPlan::new(request(args, seed)).map_err(|error| unfit(error, HELP))?;
     session.announce(&announcement(&plan, args.repeats));
-    let text = |p: &Progress<'_, Point>| format!("{} of {}: {}", p.done, p.total, p.point.label());
+    let text = |p: &BenchProgress<'_, MemoryBenchPoint>| {
+        format!("{} of {}: {}", p.done, p.total, p.point.label())
+    };
     let mut touches = session.control.measure(text, |callbacks| memory::run(&plan, callbacks));
     touches.judgement = Some(pagewise_judge::bench::memory::judge(&touches));
     let any = is_any(&touches);
-    session.run.body = Some(Body::Bench(Bench::FirstTouch(touches)));
+    session.run.body = Some(RunBody::Bench(BenchReport::FirstTouch(touches)));
     session.conclude(any)
 }
 
 /// The request that the command line describes.
-fn request(args: &BenchMemory, seed: u64) -> Request {
-    Request {
+fn request(args: &MemoryBenchArgs, seed: u64) -> MemoryBenchRequest {
+    MemoryBenchRequest {
         only: args.only.clone(),
         size: args.size,
         threads: args.threads.unwrap_or(u32::MAX),
@@ -40,7 +42,7 @@ fn request(args: &BenchMemory, seed: u64) -> Request {
 }
 
 /// Announces the measurement and its cost.
-fn announcement(plan: &Plan, repeats: u32) -> String {
+fn announcement(plan: &MemoryBenchPlan, repeats: u32) -> String {
     let cost = plan.cost();
     format!(
         "{} points, {repeats} fresh mappings of {} for each: {} mappings, about {}, at most {}, in at most \
@@ -55,7 +57,7 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
 }
 
 /// Whether anything was measured.
-fn is_any(touches: &FirstTouch) -> bool {
+fn is_any(touches: &MemoryBenchReport) -> bool {
     let beside = touches.split.known().is_some() || touches.pressure.known().is_some();
     beside || touches.points.iter().any(|p| !p.samples.is_empty())
 }
@@ -64,12 +66,12 @@ fn is_any(touches: &FirstTouch) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::BenchKind;
+    use crate::args::BenchCommand;
     use crate::commands::bench::typed;
     use pagewise_model::Bytes;
 
-    fn parse(words: &[&str]) -> Result<Request, clap::Error> {
-        let BenchKind::Memory(args) = typed("memory", words)? else { panic!("not memory") };
+    fn parse(words: &[&str]) -> Result<MemoryBenchRequest, clap::Error> {
+        let BenchCommand::Memory(args) = typed("memory", words)? else { panic!("not memory") };
         Ok(request(&args, 1))
     }
 

@@ -11,22 +11,22 @@ mod session;
 mod text;
 mod tlb;
 
-pub(super) use session::Control;
+pub(super) use session::BenchControl;
 
-use crate::args::{Bench, BenchKind};
-use crate::failure::Failure;
+use crate::args::{BenchArgs, BenchCommand};
+use crate::failure::CommandFailure;
 use std::process::ExitCode;
 
 /// Measures the gain of each technique on this machine.
-pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &BenchArgs) -> Result<ExitCode, CommandFailure> {
     match &args.what {
-        BenchKind::Pipe(args) => pipe::run(args),
-        BenchKind::Tlb(args) => tlb::run(args),
-        BenchKind::Memory(args) => memory::run(args),
-        BenchKind::File(args) => file::run(args),
-        BenchKind::Pin(args) => pin::run(args),
-        BenchKind::Fork(args) => fork::run(args),
-        BenchKind::Text(args) => text::run(args),
+        BenchCommand::Pipe(args) => pipe::run(args),
+        BenchCommand::Tlb(args) => tlb::run(args),
+        BenchCommand::Memory(args) => memory::run(args),
+        BenchCommand::File(args) => file::run(args),
+        BenchCommand::Pin(args) => pin::run(args),
+        BenchCommand::Fork(args) => fork::run(args),
+        BenchCommand::Text(args) => text::run(args),
     }
 }
 
@@ -48,11 +48,11 @@ fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
 
 /// Parses the command line of a bench.
 #[cfg(test)]
-fn typed(bench: &str, words: &[&str]) -> Result<BenchKind, clap::Error> {
+fn typed(bench: &str, words: &[&str]) -> Result<BenchCommand, clap::Error> {
     use clap::Parser;
     let start = ["pagewise", "bench", bench];
     match crate::args::Cli::try_parse_from(start.iter().chain(words))?.command {
-        crate::args::Command::Bench(bench) => Ok(bench.what),
+        crate::args::CliCommand::Bench(bench) => Ok(bench.what),
         _ => panic!("not bench"),
     }
 }

@@ -1,20 +1,20 @@
 //! `pagewise bench pipe`
 
 use super::rungs;
-use super::session::{Control, Start};
-use crate::args::{BenchPipe, Part};
+use super::session::{BenchControl, BenchStart};
+use crate::args::{HelperRole, PipeBenchArgs};
 use crate::commands::helper;
-use crate::failure::Failure;
-use pagewise_judge::bench::pipe::Known;
+use crate::failure::CommandFailure;
+use pagewise_judge::bench::pipe::PipeContext;
 use pagewise_kernel::{page_size, topology};
-use pagewise_measure::bench::pipe::{self, Plan};
-use pagewise_measure::{Cost, Options, Progress};
-use pagewise_model::bench::pipe::{Consumption, Ladder, Point, ReferencePrices};
-use pagewise_model::body::{Bench, Body};
-use pagewise_model::look::Samples;
-use pagewise_model::price::Prices;
+use pagewise_measure::bench::pipe::{self, PipePlan};
+use pagewise_measure::{BenchCost, BenchProgress, CalibrationOptions};
+use pagewise_model::bench::pipe::{PipeBenchReport, PipeConsumption, PipePoint, ReferencePrices};
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::look::CpuSamples;
+use pagewise_model::price::PagePrices;
 use pagewise_model::{Fact, Nanos};
-use pagewise_tracee::perf::Sampling;
+use pagewise_tracee::perf::CpuClockSampler;
 use std::process::ExitCode;
 
 /// Time of a repeat; below, in the short form.
@@ -24,10 +24,10 @@ const QUICK_REPEAT: Nanos = Nanos::millis(40);
 const PRICES: Nanos = Nanos::secs(2);
 
 /// Measures the ladder, judges it, saves and shows it.
-pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
     let points = rungs::points(args)?;
-    let start = Start::new("pipe", &args.result)?;
-    let plan = Plan {
+    let start = BenchStart::new("pipe", &args.result)?;
+    let plan = PipePlan {
         points,
         repeats: args.repeats.unwrap_or(6),
         bytes: args.bytes,
@@ -35,7 +35,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
         seed: start.seed,
         sweep: args.sweep,
     };
-    let cost = plan.cost().map_err(|error| Failure::usage(error.to_string()))?;
+    let cost = plan.cost().map_err(|error| CommandFailure::usage(error.to_string()))?;
     let mut session = start.begin()?;
     session.announce(&announcement(&plan, &cost, args.no_prices));
     let (control, run) = (&session.control, &mut session.run);
@@ -48,17 +48,17 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let mut measured = measure(&plan, control)?;
     let mut taken = Vec::new();
     if args.samples {
-        let repeat = &mut |one: &Plan| measure(one, control);
+        let repeat = &mut |one: &PipePlan| measure(one, control);
         taken = sample(&measured, &plan, repeat, &mut run.warnings)?;
     }
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
-    run.body = Some(Body::Bench(Bench::Ladder(measured)));
+    run.body = Some(RunBody::Bench(BenchReport::Ladder(measured)));
     session.conclude(any)
 }
 
 /// Announces the measurement and its cost.
-fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
+fn announcement(plan: &PipePlan, cost: &BenchCost, no_prices: bool) -> String {
     let prices = if no_prices { "" } else { "; prices first, some seconds" };
     format!(
         "{} points, {} repeats of each: {} pairs of processes, about {}, at most {}, in at most {} \
@@ -73,9 +73,10 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
 }
 
 /// The prices that explain the ladder. If they fail, the ladder is measured without them.
-fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
+fn prices(control: &BenchControl, warnings: &mut Vec<String>) -> Option<PagePrices> {
     control.show("prices");
-    match pagewise_measure::calibrate(&Options::cached(PRICES), &|| control.is_stopped()) {
+    match pagewise_measure::calibrate(&CalibrationOptions::cached(PRICES), &|| control.is_stopped())
+    {
         Ok(prices) => Some(prices),
         Err(error) => {
             warnings.push(format!("no explanations, because the prices failed: {error}"));
@@ -84,25 +85,30 @@ fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
     }
 }
 
-fn measure(plan: &Plan, control: &Control) -> Result<Ladder, Failure> {
-    let launcher = helper::launcher(Part::PipeEnd)?;
-    let text = |p: &Progress<'_, Point>| {
+fn measure(plan: &PipePlan, control: &BenchControl) -> Result<PipeBenchReport, CommandFailure> {
+    let launcher = helper::launcher(HelperRole::PipeEnd)?;
+    let text = |p: &BenchProgress<'_, PipePoint>| {
         let (rung, consumption) = (&p.point.rung.name, p.point.consumption.into_str());
         format!("{} of {}: {rung}, {consumption}", p.done, p.total)
     };
     let measured = control.measure(text, |callbacks| pipe::run(plan, &launcher, callbacks));
-    measured.map_err(|error| Failure::usage(error.to_string()))
+    measured.map_err(|error| CommandFailure::usage(error.to_string()))
 }
 
 fn conclude(
-    measured: &mut Ladder,
-    prices: Option<&Prices>,
+    measured: &mut PipeBenchReport,
+    prices: Option<&PagePrices>,
     reference: &ReferencePrices,
-    samples: &[(usize, Samples)],
+    samples: &[(usize, CpuSamples)],
 ) {
     let l2_bytes = Fact::from(topology::second_level_cache(0));
-    let known =
-        Known { prices, reference, base_page: page_size::base(), l2_bytes: &l2_bytes, samples };
+    let known = PipeContext {
+        prices,
+        reference,
+        base_page: page_size::base(),
+        l2_bytes: &l2_bytes,
+        samples,
+    };
     measured.claims = pagewise_judge::bench::pipe::claims(measured);
     measured.judgement = Some(pagewise_judge::bench::pipe::judge(measured, &known));
 }
@@ -116,19 +122,19 @@ fn conclude(
 /// precedes it.
 /// before it.
 fn sample(
-    measured: &Ladder,
-    plan: &Plan,
-    repeat: &mut dyn FnMut(&Plan) -> Result<Ladder, Failure>,
+    measured: &PipeBenchReport,
+    plan: &PipePlan,
+    repeat: &mut dyn FnMut(&PipePlan) -> Result<PipeBenchReport, CommandFailure>,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(usize, Samples)>, Failure> {
+) -> Result<Vec<(usize, CpuSamples)>, CommandFailure> {
     let mut taken = Vec::new();
     for (at, point) in measured.points.iter().enumerate() {
-        if point.consumption != Consumption::Untouched || point.samples.is_empty() {
+        if point.consumption != PipeConsumption::Untouched || point.samples.is_empty() {
             continue;
         }
         let points = vec![(point.rung.clone(), point.consumption)];
-        let one = Plan { points, repeats: 1, sweep: false, ..plan.clone() };
-        let sampling = match Sampling::attach(std::process::id().cast_signed()) {
+        let one = PipePlan { points, repeats: 1, sweep: false, ..plan.clone() };
+        let sampling = match CpuClockSampler::attach(std::process::id().cast_signed()) {
             Fact::Known(sampling) => sampling,
             Fact::Missing(why) => {
                 warnings.push(format!("no kernel samples: {why}"));

@@ -1,17 +1,17 @@
 //! `pagewise bench text -- COMMAND`: compares a program with its code on base pages and on huge pages.
 
-use crate::args::{BenchText, Part};
+use crate::args::{HelperRole, TextBenchArgs};
 use crate::commands::experiment;
 use crate::commands::helper;
-use crate::commands::progress::Display;
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::signals;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::store;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::machine;
 use pagewise_model::plan::HugeFile;
-use pagewise_tune::live::Live;
-use pagewise_tune::text::Subject;
+use pagewise_tune::live::LiveWorld;
+use pagewise_tune::text::TextTrialSubject;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,24 +19,26 @@ use std::process::ExitCode;
 const PAIRS: u32 = 24;
 
 /// Compares, saves and shows.
-pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextBenchArgs) -> Result<ExitCode, CommandFailure> {
     if args.result.chart.is_some() {
-        return Err(Failure::usage("--chart draws only generated code, not the runs of a program")
-            .with_help("omit it, or use --csv, --save or --json"));
+        return Err(CommandFailure::usage(
+            "--chart draws only generated code, not the runs of a program",
+        )
+        .with_help("omit it, or use --csv, --save or --json"));
     }
     let conditions = args.experiment();
     let request = experiment::request(&conditions, args.command.clone(), true)?;
     let files = files(args)?;
     let _lock = experiment::lock(args.result.patience())?;
     let stop = signals::stop_flag()?;
-    let mut display = Display::new(args.result.quiet);
-    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let mut display = ProgressDisplay::new(args.result.quiet);
+    let mut listener = |event: &pagewise_tune::world::SessionEvent<'_>| display.tell(event);
     let exe = helper::own_exe()?;
     let recording = helper::timing(&exe);
-    let words = helper::words(Part::Supervise);
+    let words = helper::words(HelperRole::Supervise);
     let pairs = args.program.pairs.unwrap_or(PAIRS);
-    let subject = Subject { request: &request, pairs, files };
-    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
+    let subject = TextTrialSubject { request: &request, pairs, files };
+    let world = LiveWorld::start(&request, &exe, &words, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => subject.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
@@ -52,10 +54,10 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
 }
 
 /// The named files, which must exist.
-fn files(args: &BenchText) -> Result<Vec<HugeFile>, Failure> {
+fn files(args: &TextBenchArgs) -> Result<Vec<HugeFile>, CommandFailure> {
     let Some(list) = &args.program.files else { return Ok(Vec::new()) };
     let bad = |why: String| {
-        Failure::usage(format!("--files: {why}"))
+        CommandFailure::usage(format!("--files: {why}"))
             .with_help("separate paths by :, each a program or library")
     };
     let remedy =

@@ -1,11 +1,13 @@
 //! Turns the command line into the rungs to measure.
 
-use crate::args::{BenchPipe, OwnRung};
-use crate::failure::Failure;
+use crate::args::{OwnRungArgs, PipeBenchArgs};
+use crate::failure::CommandFailure;
 use pagewise_kernel::page_size;
 use pagewise_measure::bench::pipe::catalogue;
 use pagewise_model::Bytes;
-use pagewise_model::bench::pipe::{Buffers, Consumption, Pages, Reader, Rung, Wait, Writer};
+use pagewise_model::bench::pipe::{
+    PipeConsumption, PipeRung, RungBuffers, RungPages, RungReader, RungWait, RungWriter,
+};
 
 /// Default rungs of a sweep: copied, lent, frozen.
 const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
@@ -14,7 +16,9 @@ const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
 const QUICK: [&str; 7] = ["P1", "P2", "P3", "P4", "P5", "frozen", "frozen-adaptive"];
 
 /// The requested points, in the order of display.
-pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failure> {
+pub(super) fn points(
+    args: &PipeBenchArgs,
+) -> Result<Vec<(PipeRung, PipeConsumption)>, CommandFailure> {
     check_sizes(args)?;
     let mut rungs = chosen(args)?;
     for rung in &mut rungs {
@@ -24,23 +28,27 @@ pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failu
         rungs = catalogue::sweep(&rungs);
     }
     let consumptions = consumptions(args);
-    let of = |rung: Rung| consumptions.iter().map(move |c| (rung.clone(), *c)).collect::<Vec<_>>();
+    let of =
+        |rung: PipeRung| consumptions.iter().map(move |c| (rung.clone(), *c)).collect::<Vec<_>>();
     Ok(rungs.into_iter().flat_map(of).collect())
 }
 
-fn consumptions(args: &BenchPipe) -> Vec<Consumption> {
+fn consumptions(args: &PipeBenchArgs) -> Vec<PipeConsumption> {
     if !args.consume.is_empty() {
         return args.consume.clone();
     }
-    let usual = [Consumption::Untouched, Consumption::Touched, Consumption::ForwardedSocket];
+    let usual =
+        [PipeConsumption::Untouched, PipeConsumption::Touched, PipeConsumption::ForwardedSocket];
     usual[..if args.quick { 2 } else { 3 }].to_vec()
 }
 
-fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
+fn check_sizes(args: &PipeBenchArgs) -> Result<(), CommandFailure> {
     let page = Bytes(page_size::base().bytes());
     let small = |name: &str, size: Option<Bytes>, least: Bytes| match size {
-        Some(size) if size < least => Err(Failure::usage(format!("{name} {size} is too small"))
-            .with_help(format!("{name} needs at least {least}"))),
+        Some(size) if size < least => {
+            Err(CommandFailure::usage(format!("{name} {size} is too small"))
+                .with_help(format!("{name} needs at least {least}")))
+        }
         _ => Ok(()),
     };
     small("--buffer", args.buffer, page)?;
@@ -48,13 +56,13 @@ fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
     small("--bytes", args.bytes, page)
 }
 
-fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
+fn chosen(args: &PipeBenchArgs) -> Result<Vec<PipeRung>, CommandFailure> {
     if args.own.writer.is_some() || args.own.reader.is_some() {
-        let writer = args.own.writer.unwrap_or(Writer::Write);
-        let reader = args.own.reader.unwrap_or(Reader::Read);
-        let own = Rung::plain("own", writer, reader);
+        let writer = args.own.writer.unwrap_or(RungWriter::Write);
+        let reader = args.own.reader.unwrap_or(RungReader::Read);
+        let own = PipeRung::plain("own", writer, reader);
         let pipe_bytes = catalogue::pipe_for(writer, own.buffer_bytes);
-        return Ok(vec![Rung { pipe_bytes, ..own }]);
+        return Ok(vec![PipeRung { pipe_bytes, ..own }]);
     }
     let mut names = args.only.clone();
     if names.is_empty() && args.sweep {
@@ -66,22 +74,22 @@ fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
     let unknown = names.iter().find(|name| !all.iter().any(|rung| rung.name == **name));
     if let Some(name) = unknown {
         let known: Vec<&str> = all.iter().map(|rung| rung.name.as_str()).collect();
-        return Err(Failure::usage(format!("no rung `{name}`")).with_help(known.join(", ")));
+        return Err(CommandFailure::usage(format!("no rung `{name}`")).with_help(known.join(", ")));
     }
     Ok(all.into_iter().filter(|rung| names.is_empty() || names.contains(&rung.name)).collect())
 }
 
 /// Applies the switches to a rung.
-fn apply(args: &BenchPipe, rung: &mut Rung) {
-    let OwnRung { huge, pages, check_huge, one_buffer, gift, lock, untouched, .. } = args.own;
-    if let Some(pages) = pages.or(huge.then_some(Pages::Huge)) {
+fn apply(args: &PipeBenchArgs, rung: &mut PipeRung) {
+    let OwnRungArgs { huge, pages, check_huge, one_buffer, gift, lock, untouched, .. } = args.own;
+    if let Some(pages) = pages.or(huge.then_some(RungPages::Huge)) {
         rung.pages = pages;
     }
     if let Some(wait) = wait(&args.own) {
         rung.wait = wait;
     }
     if one_buffer {
-        rung.buffers = Buffers::One;
+        rung.buffers = RungBuffers::One;
     }
     rung.check_huge |= check_huge;
     rung.gift |= gift;
@@ -92,7 +100,7 @@ fn apply(args: &BenchPipe, rung: &mut Rung) {
     }
     if let Some(buffer) = args.buffer {
         rung.buffer_bytes = buffer;
-        if rung.writer == Writer::Vmsplice {
+        if rung.writer == RungWriter::Vmsplice {
             rung.pipe_bytes = catalogue::pipe_for(rung.writer, buffer);
         }
     }
@@ -101,11 +109,11 @@ fn apply(args: &BenchPipe, rung: &mut Rung) {
     }
 }
 
-fn wait(own: &OwnRung) -> Option<Wait> {
+fn wait(own: &OwnRungArgs) -> Option<RungWait> {
     match (own.busy, own.poll) {
-        (true, true) => Some(Wait::BusyPoll),
-        (true, false) => Some(Wait::Busy),
-        (false, true) => Some(Wait::Poll),
+        (true, true) => Some(RungWait::BusyPoll),
+        (true, false) => Some(RungWait::Busy),
+        (false, true) => Some(RungWait::Poll),
         (false, false) => own.wait,
     }
 }
@@ -114,12 +122,12 @@ fn wait(own: &OwnRung) -> Option<Wait> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::BenchKind;
+    use crate::args::BenchCommand;
     use crate::commands::bench::typed;
-    use pagewise_model::bench::pipe::Placement;
+    use pagewise_model::bench::pipe::CpuPlacement;
 
-    fn parse(words: &[&str]) -> Result<Vec<(Rung, Consumption)>, Failure> {
-        let BenchKind::Pipe(args) = typed("pipe", words).unwrap() else { panic!("not pipe") };
+    fn parse(words: &[&str]) -> Result<Vec<(PipeRung, PipeConsumption)>, CommandFailure> {
+        let BenchCommand::Pipe(args) = typed("pipe", words).unwrap() else { panic!("not pipe") };
         points(&args)
     }
 
@@ -128,7 +136,7 @@ mod tests {
         let points = parse(&[]).unwrap();
         assert_eq!(points.len(), 3 * catalogue::ladder().len());
         assert_eq!(points[0].0, points[2].0);
-        assert_eq!(points[1].1, Consumption::Touched);
+        assert_eq!(points[1].1, PipeConsumption::Touched);
     }
 
     #[test]
@@ -137,14 +145,14 @@ mod tests {
                      --lock --one-buffer --buffer 1M --placement one-core --consume untouched";
         let points = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let rung = &points[0].0;
-        assert_eq!((rung.writer, rung.reader), (Writer::Vmsplice, Reader::Splice));
-        assert_eq!((rung.pages, rung.wait), (Pages::Huge, Wait::BusyPoll));
+        assert_eq!((rung.writer, rung.reader), (RungWriter::Vmsplice, RungReader::Splice));
+        assert_eq!((rung.pages, rung.wait), (RungPages::Huge, RungWait::BusyPoll));
         assert!(rung.check_huge && rung.gift && rung.lock && !rung.untouched);
-        assert_eq!((rung.buffers, rung.placement), (Buffers::One, Placement::SameCore));
+        assert_eq!((rung.buffers, rung.placement), (RungBuffers::One, CpuPlacement::SameCore));
         assert_eq!((rung.buffer_bytes, rung.pipe_bytes), (Bytes::mib(1), Some(Bytes::kib(512))));
         let words = ["--only", "P2", "--pipe-size", "1M", "--untouched", "--poll"];
         let rung = &parse(&words).unwrap()[0].0;
-        assert_eq!((rung.pipe_bytes, rung.wait), (Some(Bytes::mib(1)), Wait::Poll));
+        assert_eq!((rung.pipe_bytes, rung.wait), (Some(Bytes::mib(1)), RungWait::Poll));
         assert!(rung.untouched);
     }
 

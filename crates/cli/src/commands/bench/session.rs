@@ -3,18 +3,18 @@
 //! The command line is checked before the machine's lock is taken, so that bad input never waits. From then
 //! on, signals stop the measurement and not this program: the results so far are saved and shown.
 
-use crate::args::BenchResult;
+use crate::args::BenchOutputArgs;
 use crate::commands::experiment::{environment, identity, keep, lock, report};
-use crate::commands::progress::Display;
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::signals::{INTERRUPTED, stop_flag};
-use crate::failure::{Failure, UNFIT};
+use crate::failure::{CommandFailure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_kernel::{clock, machine};
-use pagewise_measure::{Callbacks, Cost, PriceError, Progress};
+use pagewise_measure::{BenchCallbacks, BenchCost, BenchProgress, PriceError};
 use pagewise_model::Nanos;
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A bench before it takes the lock.
-pub(super) struct Start<'a> {
-    out: &'a BenchResult,
+pub(super) struct BenchStart<'a> {
+    out: &'a BenchOutputArgs,
     at: Nanos,
     started_unix_ns: u64,
     id: String,
@@ -32,26 +32,26 @@ pub(super) struct Start<'a> {
 }
 
 /// Controls a measurement: order, progress, interrupt.
-pub(in crate::commands) struct Control {
+pub(in crate::commands) struct BenchControl {
     /// Seed of all random orders.
     pub(in crate::commands) seed: u64,
-    display: Display,
+    display: ProgressDisplay,
     stop: Arc<AtomicBool>,
 }
 
 /// A bench that holds the lock, so that nothing else measures on this machine.
-pub(super) struct Session<'a> {
-    out: &'a BenchResult,
+pub(super) struct BenchSession<'a> {
+    out: &'a BenchOutputArgs,
     at: Nanos,
     _lock: ExperimentLock,
-    pub(super) control: Control,
+    pub(super) control: BenchControl,
     /// The run with its command line and machine, without results yet.
-    pub(super) run: Run,
+    pub(super) run: SavedRun,
 }
 
-impl<'a> Start<'a> {
+impl<'a> BenchStart<'a> {
     /// Starts the bench called `name`.
-    pub(super) fn new(name: &str, out: &'a BenchResult) -> Result<Self, Failure> {
+    pub(super) fn new(name: &str, out: &'a BenchOutputArgs) -> Result<Self, CommandFailure> {
         let at = clock::now();
         let (started_unix_ns, id) = identity(&[name.into()]);
         check_chart(out.chart.as_deref())?;
@@ -61,22 +61,22 @@ impl<'a> Start<'a> {
     }
 
     /// Takes the lock.
-    pub(super) fn begin(self) -> Result<Session<'a>, Failure> {
+    pub(super) fn begin(self) -> Result<BenchSession<'a>, CommandFailure> {
         let Self { out, at, started_unix_ns, id, seed } = self;
         let lock = lock(out.patience())?;
-        let control = Control::new(seed, out.quiet)?;
+        let control = BenchControl::new(seed, out.quiet)?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);
         run.environment = environment();
         run.machine = Some(machine::machine());
-        Ok(Session { out, at, _lock: lock, control, run })
+        Ok(BenchSession { out, at, _lock: lock, control, run })
     }
 }
 
-impl Control {
+impl BenchControl {
     /// From now on, signals stop the measurement.
-    pub(in crate::commands) fn new(seed: u64, quiet: bool) -> Result<Self, Failure> {
-        Ok(Self { seed, display: Display::new(quiet), stop: stop_flag()? })
+    pub(in crate::commands) fn new(seed: u64, quiet: bool) -> Result<Self, CommandFailure> {
+        Ok(Self { seed, display: ProgressDisplay::new(quiet), stop: stop_flag()? })
     }
 
     /// Removes the progress display.
@@ -97,11 +97,11 @@ impl Control {
     /// Runs `work`, which reports its progress before each sample, formatted by `text`.
     pub(in crate::commands) fn measure<P, T>(
         &self,
-        text: impl Fn(&Progress<'_, P>) -> String,
-        work: impl FnOnce(Callbacks<'_, P>) -> T,
+        text: impl Fn(&BenchProgress<'_, P>) -> String,
+        work: impl FnOnce(BenchCallbacks<'_, P>) -> T,
     ) -> T {
         let mut rng = Rng::new(self.seed);
-        work(Callbacks {
+        work(BenchCallbacks {
             shuffle: &mut |order| rng.shuffle(order),
             stop: &|| self.is_stopped(),
             show: &mut |progress| self.show(&text(progress)),
@@ -109,7 +109,7 @@ impl Control {
     }
 }
 
-impl Session<'_> {
+impl BenchSession<'_> {
     /// Prints what is about to be measured, unless `--quiet` is given.
     pub(super) fn announce(&self, text: &str) {
         if !self.out.quiet {
@@ -118,11 +118,11 @@ impl Session<'_> {
     }
 
     /// Saves and shows the run; `any` says whether anything was measured.
-    pub(super) fn conclude(self, any: bool) -> Result<ExitCode, Failure> {
+    pub(super) fn conclude(self, any: bool) -> Result<ExitCode, CommandFailure> {
         let Self { out, at, control, mut run, .. } = self;
         control.finish();
         if control.is_stopped() {
-            run.outcome = Some(Outcome::Interrupted);
+            run.outcome = Some(SessionOutcome::Interrupted);
         }
         run.took_ns = Nanos(clock::now().0.saturating_sub(at.0));
         keep(&mut run);
@@ -136,15 +136,15 @@ impl Session<'_> {
 }
 
 /// The failure for something that a bench cannot measure here.
-pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
+pub(super) fn unfit(error: PriceError, help: &str) -> CommandFailure {
     match error {
-        PriceError::Unavailable(why) => Failure::unfit(why).with_help(help),
-        other => Failure::usage(other.to_string()),
+        PriceError::Unavailable(why) => CommandFailure::unfit(why).with_help(help),
+        other => CommandFailure::usage(other.to_string()),
     }
 }
 
 /// Announces a measurement in fresh mappings and its cost.
-pub(super) fn mappings(cost: &Cost, repeats: u32) -> String {
+pub(super) fn mappings(cost: &BenchCost, repeats: u32) -> String {
     format!(
         "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
          {} of memory",
@@ -153,13 +153,14 @@ pub(super) fn mappings(cost: &Cost, repeats: u32) -> String {
 }
 
 /// Refuses chart files whose extension is not supported.
-fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
+fn check_chart(file: Option<&Path>) -> Result<(), CommandFailure> {
     match file.map(|file| (file, extension(file))) {
         None | Some((_, "svg" | "html")) => Ok(()),
-        Some((file, _)) => {
-            Err(Failure::usage(format!("--chart `{}`: unknown chart format", file.display()))
-                .with_help("use a name that ends in .svg or .html"))
-        }
+        Some((file, _)) => Err(CommandFailure::usage(format!(
+            "--chart `{}`: unknown chart format",
+            file.display()
+        ))
+        .with_help("use a name that ends in .svg or .html")),
     }
 }
 
@@ -168,7 +169,7 @@ fn extension(file: &Path) -> &str {
 }
 
 /// Prints the result, then writes the requested files.
-fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
+fn show(run: &SavedRun, out: &BenchOutputArgs) -> Result<(), CommandFailure> {
     let text =
         if out.json { run.to_json() + "\n" } else { report(run, out.verbose, &terminal::style()) };
     terminal::print(&text)?;
@@ -186,7 +187,7 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
 }
 
 /// The chart of a run, or a page with everything, by the file's extension.
-fn draw(run: &Run, file: &Path) -> Option<String> {
+fn draw(run: &SavedRun, file: &Path) -> Option<String> {
     if extension(file) == "html" {
         Some(pagewise_report::html(run))
     } else {

@@ -1,44 +1,44 @@
 //! `pagewise bench text`: measures generated code on this machine, or a program's code if a command is given.
 
-use super::session::{Start, mappings, unfit};
+use super::session::{BenchStart, mappings, unfit};
 use super::{chosen, program};
-use crate::args::{BenchText, CodePart};
-use crate::failure::Failure;
-use pagewise_measure::Progress;
-use pagewise_measure::bench::code::{self, Parts, Plan, Request};
+use crate::args::{TextBenchArgs, TextPartChoice};
+use crate::failure::CommandFailure;
+use pagewise_measure::BenchProgress;
+use pagewise_measure::bench::code::{self, TextBenchParts, TextBenchPlan, TextBenchRequest};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{Order, Point};
-use pagewise_model::body::{Bench, Body};
+use pagewise_model::bench::code::{JumpOrder, TextBenchPoint};
+use pagewise_model::body::{BenchReport, RunBody};
 use std::process::ExitCode;
 
 /// Largest code that the arithmetic of its elements can address.
 const LARGEST: Bytes = Bytes::gib(64);
 
 /// Runs, judges, saves and shows.
-pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextBenchArgs) -> Result<ExitCode, CommandFailure> {
     if !args.command.is_empty() {
         return program::run(args);
     }
-    let start = Start::new("text", &args.result)?;
+    let start = BenchStart::new("text", &args.result)?;
     let request = request(args, start.seed)?;
     let mut session = start.begin()?;
     let help = "try base pages or smaller code; pagewise doctor shows what is available";
-    let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
+    let plan = TextBenchPlan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
-    let text = |p: &Progress<'_, Point>| {
+    let text = |p: &BenchProgress<'_, TextBenchPoint>| {
         let (jumps, pages) = (p.point.jumps, p.point.pages.name());
         format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.into_str())
     };
     let mut jumps = session.control.measure(text, |callbacks| code::run(&plan, callbacks));
     jumps.judgement = Some(pagewise_judge::bench::code::judge(&jumps));
     let any = jumps.points.iter().any(|point| !point.samples.is_empty());
-    session.run.body = Some(Body::Bench(Bench::Jumps(jumps)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Jumps(jumps)));
     session.conclude(any)
 }
 
 /// The request that the command line describes.
-fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
+fn request(args: &TextBenchArgs, seed: u64) -> Result<TextBenchRequest, CommandFailure> {
     let usual = if args.quick { Bytes::mib(64) } else { Bytes::mib(256) };
     let smallest = args.smallest.unwrap_or(Bytes::kib(64));
     let largest = args.largest.unwrap_or(usual.max(smallest));
@@ -48,16 +48,17 @@ fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
         } else {
             format!("--largest {largest} is more than {LARGEST}")
         };
-        return Err(Failure::usage(why)
+        return Err(CommandFailure::usage(why)
             .with_help("use sizes such as 64K, 8M or 256M, with the smallest first"));
     }
     let part = |part| args.only.is_empty() || args.only.contains(&part);
-    let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };
+    let parts =
+        TextBenchParts { sizes: part(TextPartChoice::Sizes), knees: part(TextPartChoice::Knees) };
     let (repeats, quick) = (args.repeats, args.quick);
-    Ok(Request {
+    Ok(TextBenchRequest {
         parts,
         kinds: chosen(&args.pages, vec![PageKind::Base, PageKind::Thp]),
-        orders: chosen(&args.order, Order::ALL.to_vec()),
+        orders: chosen(&args.order, JumpOrder::ALL.to_vec()),
         smallest,
         largest,
         repeats,
@@ -70,11 +71,11 @@ fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::BenchKind;
+    use crate::args::BenchCommand;
     use crate::commands::bench::typed;
 
-    fn parse(words: &[&str]) -> Result<Request, Failure> {
-        let BenchKind::Text(args) = typed("text", words).unwrap() else { panic!("not text") };
+    fn parse(words: &[&str]) -> Result<TextBenchRequest, CommandFailure> {
+        let BenchCommand::Text(args) = typed("text", words).unwrap() else { panic!("not text") };
         request(&args, 1)
     }
 
@@ -82,7 +83,7 @@ mod tests {
     fn without_words_everything_is_run() {
         let all = parse(&[]).unwrap();
         assert_eq!(all.kinds, [PageKind::Base, PageKind::Thp]);
-        assert_eq!((all.orders.len(), all.repeats, all.parts), (2, 10, Parts::ALL));
+        assert_eq!((all.orders.len(), all.repeats, all.parts), (2, 10, TextBenchParts::ALL));
         assert_eq!((all.smallest, all.largest), (Bytes::kib(64), Bytes::mib(256)));
         let quick = parse(&["--quick"]).unwrap();
         assert!(quick.quick && quick.largest == Bytes::mib(64));
@@ -93,9 +94,9 @@ mod tests {
     fn parts_pages_and_orders_are_chosen() {
         let words = ["--only", "knees", "--pages", "pool,base", "--order", "changing,changing"];
         let some = parse(&words).unwrap();
-        assert_eq!(some.parts, Parts { sizes: false, knees: true });
+        assert_eq!(some.parts, TextBenchParts { sizes: false, knees: true });
         assert_eq!(some.kinds, [PageKind::Base, PageKind::Pool]);
-        assert_eq!(some.orders, [Order::Changing]);
+        assert_eq!(some.orders, [JumpOrder::Changing]);
     }
 
     #[test]

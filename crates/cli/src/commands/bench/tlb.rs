@@ -1,40 +1,40 @@
 //! `pagewise bench tlb`
 
-use super::session::{Start, mappings, unfit};
+use super::session::{BenchStart, mappings, unfit};
 use super::{chosen, once_each};
-use crate::args::{BenchTlb, WalkPart};
-use crate::failure::Failure;
-use pagewise_measure::Progress;
-use pagewise_measure::bench::tlb::{self, Parts, Plan, Request};
+use crate::args::{TlbBenchArgs, TlbPartChoice};
+use crate::failure::CommandFailure;
+use pagewise_measure::BenchProgress;
+use pagewise_measure::bench::tlb::{self, TlbBenchRequest, TlbParts, TlbPlan};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::tlb::{Order, Point, Walks};
-use pagewise_model::body::{Bench, Body};
+use pagewise_model::bench::tlb::{AccessOrder, TlbBenchReport, TlbPoint};
+use pagewise_model::body::{BenchReport, RunBody};
 use std::process::ExitCode;
 
 /// Largest padding in words: an element of 4 KiB.
 const MOST_NPAD: u32 = 511;
 
 /// Walks, judges, saves and shows.
-pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
-    let start = Start::new("tlb", &args.result)?;
+pub(super) fn run(args: &TlbBenchArgs) -> Result<ExitCode, CommandFailure> {
+    let start = BenchStart::new("tlb", &args.result)?;
     let request = request(args, start.seed)?;
     let mut session = start.begin()?;
     let help = "try base pages or smaller sets; pagewise doctor shows what is available";
-    let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
+    let plan = TlbPlan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
-    let text = |p: &Progress<'_, Point>| {
+    let text = |p: &BenchProgress<'_, TlbPoint>| {
         format!("{} of {}: {} on {}", p.done, p.total, p.point.set_bytes(), p.point.pages.name())
     };
     let mut walks = session.control.measure(text, |callbacks| tlb::run(&plan, callbacks));
     walks.judgement = Some(pagewise_judge::bench::tlb::judge(&walks));
     let any = is_any(&walks);
-    session.run.body = Some(Body::Bench(Bench::Walks(walks)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Walks(walks)));
     session.conclude(any)
 }
 
 /// The request that the command line describes.
-fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
+fn request(args: &TlbBenchArgs, seed: u64) -> Result<TlbBenchRequest, CommandFailure> {
     let or = |given: Vec<u32>, usual: &[u32]| if given.is_empty() { usual.to_vec() } else { given };
     let (npads, smallest, largest): (&[u32], Bytes, Bytes) = if args.quick {
         (&[7], Bytes::kib(4), Bytes::mib(64))
@@ -44,16 +44,16 @@ fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
     let npads = or(args.npad.clone(), npads);
     let (smallest, largest) = (args.smallest.unwrap_or(smallest), args.largest.unwrap_or(largest));
     check(&npads, smallest, largest)?;
-    let mut orders = vec![Order::Random];
-    orders.extend((!args.quick).then_some(Order::Sequential));
+    let mut orders = vec![AccessOrder::Random];
+    orders.extend((!args.quick).then_some(AccessOrder::Sequential));
     let part = |part| args.only.is_empty() || args.only.contains(&part);
-    let parts = Parts {
-        lists: part(WalkPart::Lists),
-        lines: part(WalkPart::Knees),
-        bandwidth: part(WalkPart::Bandwidth),
+    let parts = TlbParts {
+        lists: part(TlbPartChoice::Lists),
+        lines: part(TlbPartChoice::Knees),
+        bandwidth: part(TlbPartChoice::Bandwidth),
     };
     let (repeats, quick) = (args.repeats, args.quick);
-    Ok(Request {
+    Ok(TlbBenchRequest {
         parts,
         kinds: chosen(&args.pages, PageKind::ALL.to_vec()),
         orders: chosen(&args.order, orders),
@@ -66,16 +66,16 @@ fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
     })
 }
 
-fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> {
+fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), CommandFailure> {
     let fits = |npad: &&u32| **npad <= MOST_NPAD && (**npad + 1).is_power_of_two();
     if let Some(npad) = npads.iter().find(|npad| !fits(npad)) {
-        return Err(Failure::usage(format!("--npad {npad}: this padding is not supported"))
+        return Err(CommandFailure::usage(format!("--npad {npad}: this padding is not supported"))
             .with_help(format!(
                 "use one less than a power of two: 0, 1, 3, 7, 15, 31, up to {MOST_NPAD}"
             )));
     }
     if smallest > largest {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "--smallest {smallest} is more than --largest {largest}"
         ))
         .with_help("give a --smallest that is not larger than --largest"));
@@ -84,7 +84,7 @@ fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> 
 }
 
 /// Whether anything was measured.
-fn is_any(walks: &Walks) -> bool {
+fn is_any(walks: &TlbBenchReport) -> bool {
     let rate = walks.bandwidth.one.read_gib_per_s.known().is_some();
     rate || walks.points.iter().any(|point| !point.samples.is_empty())
 }
@@ -93,11 +93,11 @@ fn is_any(walks: &Walks) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::BenchKind;
+    use crate::args::BenchCommand;
     use crate::commands::bench::typed;
 
-    fn parse(words: &[&str]) -> Result<Request, Failure> {
-        let BenchKind::Tlb(args) = typed("tlb", words).unwrap() else { panic!("not tlb") };
+    fn parse(words: &[&str]) -> Result<TlbBenchRequest, CommandFailure> {
+        let BenchCommand::Tlb(args) = typed("tlb", words).unwrap() else { panic!("not tlb") };
         request(&args, 1)
     }
 
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!((all.kinds.len(), all.orders.len(), all.repeats), (4, 2, 10));
         assert_eq!(
             (all.smallest, all.largest, all.parts),
-            (Bytes::kib(1), Bytes::gib(1), Parts::ALL)
+            (Bytes::kib(1), Bytes::gib(1), TlbParts::ALL)
         );
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let quick = parse(&["--quick"]).unwrap();
         assert_eq!(
             (quick.npads.as_slice(), quick.orders.as_slice()),
-            (&[7][..], &[Order::Random][..])
+            (&[7][..], &[AccessOrder::Random][..])
         );
         assert!(quick.quick && quick.largest == Bytes::mib(64));
         let own = parse(&["--quick", "--npad", "0,31,0", "--order", "sequential"]).unwrap();

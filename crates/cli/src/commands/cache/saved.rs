@@ -1,18 +1,18 @@
 //! `pagewise cache save`, `pagewise cache restore`
 
 use super::{looked, show};
-use crate::args::{RestoredPages, SavedPages};
+use crate::args::{CacheRestoreArgs, CacheSaveArgs};
 use crate::commands::apply::unit_program;
-use crate::commands::progress::Display;
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::signals::{INTERRUPTED, stop_flag};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_kernel::{clock, limits, page_size};
 use pagewise_model::Bytes;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::cache_list::{CacheList, CacheRestore};
 use pagewise_model::run::RunKind;
-use pagewise_remedy::saved_cache::{self, Bounds, Found};
+use pagewise_remedy::saved_cache::{self, RestoreBounds, SavedCache};
 use pagewise_remedy::unit;
 use pagewise_report::number::{count, counted};
 use pagewise_report::quote;
@@ -26,24 +26,25 @@ const IN_PART: u8 = 1;
 const NAMED: usize = 20;
 
 /// Saves which pages are cached.
-pub(super) fn save(args: &SavedPages) -> Result<ExitCode, Failure> {
+pub(super) fn save(args: &CacheSaveArgs) -> Result<ExitCode, CommandFailure> {
     let (roots, mut left_out) = roots(args)?;
     let stop = stop_flag()?;
     let is_over = || stop.load(Ordering::Relaxed);
-    let display = Display::new(false);
+    let display = ProgressDisplay::new(false);
     let mut see = |path: &Path| {
         let shown = path.to_string_lossy();
         display.show(&format!("looking at {}", pagewise_report::text::escape(&shown)));
     };
-    let Found { list, examined, left_out: more } = saved_cache::save(&roots, &is_over, &mut see);
+    let SavedCache { list, examined, left_out: more } =
+        saved_cache::save(&roots, &is_over, &mut see);
     display.finish();
     if is_over() {
-        return Err(Failure::usage("interrupted: nothing was saved").with_code(INTERRUPTED));
+        return Err(CommandFailure::usage("interrupted: nothing was saved").with_code(INTERRUPTED));
     }
     left_out.extend(more);
     name(&left_out);
     if examined == 0 {
-        return Err(Failure::usage("no file could be examined: nothing was saved")
+        return Err(CommandFailure::usage("no file could be examined: nothing was saved")
             .with_help("name files or directories with files, or a process with -p PID"));
     }
     write(&list, args.output.as_ref().or(args.again.as_ref()))?;
@@ -61,11 +62,12 @@ pub(super) fn save(args: &SavedPages) -> Result<ExitCode, Failure> {
 }
 
 /// The files to look at, and reasons why others are skipped.
-fn roots(args: &SavedPages) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
+fn roots(args: &CacheSaveArgs) -> Result<(Vec<PathBuf>, Vec<String>), CommandFailure> {
     if let Some(pid) = args.pid {
         let help = "name a process of this account, or run as root";
-        return saved_cache::files_of(pid)
-            .map_err(|error| Failure::usage(format!("process {pid}: {error}")).with_help(help));
+        return saved_cache::files_of(pid).map_err(|error| {
+            CommandFailure::usage(format!("process {pid}: {error}")).with_help(help)
+        });
     }
     match &args.again {
         Some(list) => Ok((load(list)?.roots, Vec::new())),
@@ -83,22 +85,23 @@ fn name(left_out: &[String]) {
     }
 }
 
-fn write(list: &CacheList, to: Option<&PathBuf>) -> Result<(), Failure> {
+fn write(list: &CacheList, to: Option<&PathBuf>) -> Result<(), CommandFailure> {
     let text = serde_json::to_string(list)
-        .map_err(|e| Failure::usage(format!("cannot write the list: {e}")))?;
+        .map_err(|e| CommandFailure::usage(format!("cannot write the list: {e}")))?;
     match to {
         Some(path) => store::write_whole(path, &(text + "\n")),
         None => terminal::print(&(text + "\n")),
     }
 }
 
-fn load(path: &Path) -> Result<CacheList, Failure> {
-    saved_cache::load(path)
-        .map_err(|why| Failure::usage(why).with_help("pagewise cache save --output FILE PATH..."))
+fn load(path: &Path) -> Result<CacheList, CommandFailure> {
+    saved_cache::load(path).map_err(|why| {
+        CommandFailure::usage(why).with_help("pagewise cache save --output FILE PATH...")
+    })
 }
 
 /// Restores a saved page cache, or prints the lines that make a service do so.
-pub(super) fn restore(args: &RestoredPages) -> Result<ExitCode, Failure> {
+pub(super) fn restore(args: &CacheRestoreArgs) -> Result<ExitCode, CommandFailure> {
     let list = load(&args.file)?;
     if args.unit {
         return print_unit(&args.file);
@@ -110,13 +113,13 @@ pub(super) fn restore(args: &RestoredPages) -> Result<ExitCode, Failure> {
     };
     let stop = stop_flag()?;
     let is_over = || stop.load(Ordering::Relaxed);
-    let display = Display::new(args.json);
+    let display = ProgressDisplay::new(args.json);
     let mut see = |done: Bytes, all: Bytes| display.show(&format!("{done} of {all}"));
-    let bounds = Bounds { rate: args.rate, limit };
+    let bounds = RestoreBounds { rate: args.rate, limit };
     let done = saved_cache::restore(&list, bounds, &is_over, &mut see);
     display.finish();
     let code = code(&done);
-    show(&looked(RunKind::Cache, Body::CacheRestore(done), start), args.json)?;
+    show(&looked(RunKind::Cache, RunBody::CacheRestore(done), start), args.json)?;
     Ok(ExitCode::from(code))
 }
 
@@ -128,12 +131,12 @@ fn code(done: &CacheRestore) -> u8 {
     }
 }
 
-fn print_unit(list: &Path) -> Result<ExitCode, Failure> {
+fn print_unit(list: &Path) -> Result<ExitCode, CommandFailure> {
     let path = std::path::absolute(list)
-        .map_err(|e| Failure::usage(format!("`{}`: {e}", list.display())))?;
+        .map_err(|e| CommandFailure::usage(format!("`{}`: {e}", list.display())))?;
     let lines = unit::restoring(&unit_program()?, &path).map_err(|why| {
         let file = quote(&list.to_string_lossy());
-        Failure::usage(format!("cannot make a systemd unit: {why}"))
+        CommandFailure::usage(format!("cannot make a systemd unit: {why}"))
             .with_help(format!("give {file} another path"))
     })?;
     terminal::print(&(lines.join("\n") + "\n"))?;

@@ -1,25 +1,25 @@
 //! The request of `faults`, from the command line and the budget file.
 
-use crate::args::Faults;
+use crate::args::FaultsArgs;
 use crate::budget_file;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_kernel::personality;
-use pagewise_model::fault::Budgets;
+use pagewise_model::fault::FaultBudgets;
 use std::ffi::OsString;
 use std::path::Path;
 
 /// A command and its budgets.
 #[derive(Debug)]
-pub(super) struct Invocation {
+pub(super) struct FaultInvocation {
     /// Empty if no command is given.
     pub(super) command: Vec<OsString>,
-    pub(super) budgets: Budgets,
+    pub(super) budgets: FaultBudgets,
 }
 
-impl Invocation {
+impl FaultInvocation {
     /// The command line overrides the file.
-    pub(super) fn from_args(args: &Faults) -> Result<Self, Failure> {
+    pub(super) fn from_args(args: &FaultsArgs) -> Result<Self, CommandFailure> {
         let typed = args.budgets();
         let named = match (&args.budget_file, &args.budget) {
             (None, None) => None,
@@ -32,17 +32,17 @@ impl Invocation {
         if let Some(named) = named {
             if !args.latency() && named.limits.faults.most_time_ns.is_some() {
                 let text = format!("the budget {} has max-fault-time", named.name);
-                return Err(Failure::usage(text)
+                return Err(CommandFailure::usage(text)
                     .with_help("leave out --exact and --no-latency to judge times"));
             }
             if command.is_empty() {
                 command = named.command;
             }
             budgets = first(typed, named.limits.faults);
-            if budgets == Budgets::default() {
+            if budgets == FaultBudgets::default() {
                 let text =
                     format!("the budget {} limits no faults: it would always pass", named.name);
-                return Err(Failure::usage(text).with_help(budget_file::KEYS));
+                return Err(CommandFailure::usage(text).with_help(budget_file::KEYS));
             }
         }
         Ok(Self { command, budgets })
@@ -50,8 +50,8 @@ impl Invocation {
 }
 
 /// Each budget from `one`, or from `other` if `one` lacks it.
-fn first(one: Budgets, other: Budgets) -> Budgets {
-    Budgets {
+fn first(one: FaultBudgets, other: FaultBudgets) -> FaultBudgets {
+    FaultBudgets {
         most_faults: one.most_faults.or(other.most_faults),
         most_major_faults: one.most_major_faults.or(other.most_major_faults),
         most_touched_pages: one.most_touched_pages.or(other.most_touched_pages),
@@ -63,15 +63,15 @@ fn first(one: Budgets, other: Budgets) -> Budgets {
 /// Returns whether addresses are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
 pub(in super::super) fn settle_addresses(
     invocation: bool,
-    budgets: &Budgets,
-) -> Result<bool, Failure> {
+    budgets: &FaultBudgets,
+) -> Result<bool, CommandFailure> {
     if !invocation && !budgets.move_with_addresses() {
         return Ok(personality::has_fixed_addresses());
     }
     match personality::fix_addresses() {
         Ok(()) => Ok(true),
         Err(error) if invocation => {
-            Err(Failure::unfit(format!("cannot turn off address randomisation: {error}"))
+            Err(CommandFailure::unfit(format!("cannot turn off address randomisation: {error}"))
                 .with_help("in a container its seccomp profile must allow personality(2)"))
         }
         Err(error) => {
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_comes_first() {
-        let typed = Budgets { most_faults: Some(1), ..Budgets::default() };
-        let file = Budgets { most_faults: Some(9), most_major_faults: Some(0), ..typed };
+        let typed = FaultBudgets { most_faults: Some(1), ..FaultBudgets::default() };
+        let file = FaultBudgets { most_faults: Some(9), most_major_faults: Some(0), ..typed };
         let both = first(typed, file);
         assert_eq!((both.most_faults, both.most_major_faults), (Some(1), Some(0)));
     }

@@ -1,33 +1,37 @@
 //! `pagewise faults -p PID`
 
-use super::outputs::Outputs;
+use super::outputs::FaultOutputs;
 use super::{begin, conclude, failure, wanted};
-use crate::args::Faults;
+use crate::args::FaultsArgs;
 use crate::commands::signals::stop_flag;
-use crate::failure::{Failure, observing_help};
+use crate::failure::{CommandFailure, observing_help};
 use crate::terminal;
 use pagewise_kernel::clock;
-use pagewise_model::fault::Budgets;
+use pagewise_model::fault::FaultBudgets;
 use pagewise_tracee::recorder::record_running;
-use pagewise_tracee::target::{Target, TargetError, Until};
+use pagewise_tracee::target::{RecordingCourse, TargetError, TargetProcess};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 /// Records a running process until the user stops or the process ends.
-pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: &FaultsArgs,
+    pid: i32,
+    budgets: &FaultBudgets,
+) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
-    let target = Target::find(pid).map_err(refusal)?;
+    let target = TargetProcess::find(pid).map_err(refusal)?;
     let command: Vec<OsString> = target.command().iter().map(Into::into).collect();
     let run = begin(&command);
-    let mut outputs = Outputs::new(args);
+    let mut outputs = FaultOutputs::new(args);
     let report = {
         let recorder = super::recorder()?;
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
         let begun =
             |threads| terminal::remark(&begun_line("recording", pid, &run.command, threads));
-        let until = Until { begun: &begun, time: args.duration, enough: &enough };
+        let until = RecordingCourse { begun: &begun, time: args.duration, enough: &enough };
         record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
             outputs.take(names, &faults);
         })
@@ -52,8 +56,8 @@ pub(in crate::commands) fn begun_line(
 }
 
 /// The failure to observe a process, with the next step.
-pub(in crate::commands) fn refusal(error: TargetError) -> Failure {
-    let failure = Failure::usage(error.to_string());
+pub(in crate::commands) fn refusal(error: TargetError) -> CommandFailure {
+    let failure = CommandFailure::usage(error.to_string());
     match error {
         TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
         TargetError::Thread { pid, .. } => {

@@ -1,22 +1,22 @@
 //! `pagewise order check`
 
 use super::{lists, touches};
-use crate::args::{CheckOrder, ExperimentArgs};
+use crate::args::{ExperimentArgs, OrderCheckArgs};
 use crate::commands::{ab, experiment};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::order::conformance;
 use pagewise_kernel::file_view::open_regular;
-use pagewise_model::pieces::{By, Function, OrderCheck, StartSeen};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::pieces::{BuildSymbol, OrderCheck, OrderUnit, StartSeen};
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::spec::OwnArm;
-use pagewise_model::trial::Verdict;
+use pagewise_model::trial::ArmVerdict;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::order::{StartError, resident_code};
-use pagewise_observe::text::Elf;
+use pagewise_observe::text::ElfFile;
 use pagewise_report::order::{check_map, check_page, check_section};
-use pagewise_tracee::launch::{Input, Launch};
-use pagewise_tune::race::Goal;
+use pagewise_tracee::launch::{ProgramLaunch, StdinSource};
+use pagewise_tune::race::RaceGoal;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ const PLACE: &str = "{}";
 const IGNORED: u8 = 1;
 
 /// Compares the starts of two builds; the second was linked with an order.
-pub(super) fn run(args: &CheckOrder) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderCheckArgs) -> Result<ExitCode, CommandFailure> {
     let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
-    let after = lists::build(std::slice::from_ref(&args.after), By::Function)?;
+    let after = lists::build(std::slice::from_ref(&args.after), OrderUnit::Function)?;
     args.drawn.page.check()?;
     let (run, check) = compare(args, &order, &after)?;
     args.drawn.page.write(|| check_page(&check, &run))?;
@@ -48,11 +48,11 @@ pub(super) fn run(args: &CheckOrder) -> Result<ExitCode, Failure> {
 }
 
 fn compare(
-    args: &CheckOrder,
-    order: &[Function],
-    after: &[Function],
-) -> Result<(Run, OrderCheck), Failure> {
-    let mut starts = [Starts::of(args, &args.before)?, Starts::of(args, &args.after)?];
+    args: &OrderCheckArgs,
+    order: &[BuildSymbol],
+    after: &[BuildSymbol],
+) -> Result<(SavedRun, OrderCheck), CommandFailure> {
+    let mut starts = [BuildStarts::of(args, &args.before)?, BuildStarts::of(args, &args.after)?];
     for start in &mut starts {
         start.touch()?;
     }
@@ -74,9 +74,9 @@ fn compare(
 
 /// Compares the second command with the first, by the protocol of experiments.
 fn time(
-    args: &CheckOrder,
+    args: &OrderCheckArgs,
     [first, second]: [Vec<OsString>; 2],
-) -> Result<(Run, Option<Verdict>), Failure> {
+) -> Result<(SavedRun, Option<ArmVerdict>), CommandFailure> {
     let options = ExperimentArgs {
         budget: args.budget,
         input: args.input.clone(),
@@ -87,7 +87,7 @@ fn time(
     let mut request = experiment::request(&options, first, false)?;
     request.spec.own_arms = vec![OwnArm { name: "after".to_owned(), command: second }];
     let _lock = experiment::lock(args.patience)?;
-    let (run, end) = ab::race(&request, "before", Goal::Difference, args.quiet)?;
+    let (run, end) = ab::race(&request, "before", RaceGoal::Difference, args.quiet)?;
     if let Some(stop) = end {
         return Err(experiment::failure(&stop));
     }
@@ -96,46 +96,49 @@ fn time(
 }
 
 /// Starts of one build.
-struct Starts {
+struct BuildStarts {
     command: Vec<OsString>,
     program: PathBuf,
-    input: Input,
+    input: StdinSource,
     seen: StartSeen,
 }
 
-impl Starts {
-    fn of(args: &CheckOrder, program: &Path) -> Result<Self, Failure> {
+impl BuildStarts {
+    fn of(args: &OrderCheckArgs, program: &Path) -> Result<Self, CommandFailure> {
         let whole = std::fs::canonicalize(program).map_err(|error| {
-            Failure::usage(format!("cannot find `{}`: {error}", program.display()))
+            CommandFailure::usage(format!("cannot find `{}`: {error}", program.display()))
         })?;
         if !args.command.iter().any(|word| word == PLACE) {
-            return Err(Failure::usage("the command does not contain {}")
+            return Err(CommandFailure::usage("the command does not contain {}")
                 .with_help("put {} where the program stands: -- {} --version"));
         }
         let word =
             |word: &OsString| if word == PLACE { whole.clone().into() } else { word.clone() };
         let command: Vec<OsString> = args.command.iter().map(word).collect();
-        let cannot = |why: String| Failure::usage(format!("`{}`: {why}", program.display()));
+        let cannot = |why: String| CommandFailure::usage(format!("`{}`: {why}", program.display()));
         let opened = open_regular(&whole).map_err(|error| cannot(error.source.to_string()))?;
         let file = opened.0;
-        let elf = Elf::read(&file).map_err(|error| cannot(error.to_string()))?;
+        let elf = ElfFile::read(&file).map_err(|error| cannot(error.to_string()))?;
         let text = elf.layout.segments.iter().filter(|segment| segment.is_executable);
         let seen = StartSeen {
             path: program.display().to_string(),
             text: text.map(|segment| (segment.offset_bytes, segment.file_bytes)).collect(),
             ..StartSeen::default()
         };
-        Launch::experiment(command.clone()).check()?;
+        ProgramLaunch::experiment(command.clone()).check()?;
         let input = experiment::input(args.input.as_deref(), false)?;
         Ok(Self { command, program: whole, input, seen })
     }
 
-    fn launch(&self) -> Launch {
-        Launch { stdin: self.input.clone(), ..Launch::experiment(self.command.clone()) }
+    fn launch(&self) -> ProgramLaunch {
+        ProgramLaunch {
+            stdin: self.input.clone(),
+            ..ProgramLaunch::experiment(self.command.clone())
+        }
     }
 
     /// Records one start with a fault for each page.
-    fn touch(&mut self) -> Result<(), Failure> {
+    fn touch(&mut self) -> Result<(), CommandFailure> {
         let mut touched = BTreeMap::new();
         self.record(true, |offset, at| {
             touched.entry(offset).or_insert(at);
@@ -145,14 +148,14 @@ impl Starts {
     }
 
     /// Counts the faults of one start, and the pages resident at the end of another.
-    fn count(&mut self) -> Result<(), Failure> {
+    fn count(&mut self) -> Result<(), CommandFailure> {
         let mut faults = 0;
         self.record(false, |_, _| faults += 1)?;
         self.seen.faults.push(faults);
         let resident =
             resident_code(&self.launch(), &self.program).map_err(|error| match error {
                 StartError::Launch(error) => error.into(),
-                other => Failure::unfit(other.to_string()),
+                other => CommandFailure::unfit(other.to_string()),
             })?;
         self.seen.resident_bytes.push(resident.bytes);
         self.seen.proportional_bytes.push(resident.proportional);
@@ -160,7 +163,11 @@ impl Starts {
     }
 
     /// Passes the faults of one start on the program's code to `take`: file offset and time.
-    fn record(&self, exact: bool, mut take: impl FnMut(Bytes, Nanos)) -> Result<(), Failure> {
+    fn record(
+        &self,
+        exact: bool,
+        mut take: impl FnMut(Bytes, Nanos),
+    ) -> Result<(), CommandFailure> {
         let program = self.program.to_string_lossy();
         touches::record(&self.launch(), exact, |path, offset, fault| {
             if path == program {

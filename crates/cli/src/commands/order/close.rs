@@ -1,7 +1,7 @@
 //! `pagewise order close`
 
-use crate::args::Close;
-use crate::failure::Failure;
+use crate::args::OrderCloseArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::order::link_order;
 use pagewise_kernel::page_size;
@@ -10,11 +10,11 @@ use pagewise_report::order::close_section;
 use std::process::ExitCode;
 
 /// Prints the link order of the functions that the entry points reach.
-pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderCloseArgs) -> Result<ExitCode, CommandFailure> {
     let pieces = read_objects(&args.objects).map_err(refusal)?;
     let by = args.by;
     let order = link_order(&pieces, &args.entry, by, page_size::base()).map_err(|missing| {
-        Failure::usage(format!("no object file defines {}", missing.join(", ")))
+        CommandFailure::usage(format!("no object file defines {}", missing.join(", ")))
             .with_help("name the symbol where the program starts, as nm shows it: --entry NAME")
     })?;
     let style = terminal::error_style();
@@ -28,13 +28,13 @@ pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
 }
 
 /// The failure to read object files.
-pub(super) fn refusal(error: ObjectError) -> Failure {
+pub(super) fn refusal(error: ObjectError) -> CommandFailure {
     let help = match error {
         ObjectError::Unreadable(..) => None,
         ObjectError::NotObject(_) => Some("give files ending in .o, .a or .rlib"),
         ObjectError::Intermediate(_) => Some("compile without -flto, or record a run instead"),
     };
-    let failure = Failure::usage(error.to_string());
+    let failure = CommandFailure::usage(error.to_string());
     match help {
         Some(help) => failure.with_help(help),
         None => failure,

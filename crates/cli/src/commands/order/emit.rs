@@ -1,13 +1,13 @@
 //! `pagewise order emit`
 
-use super::lists::{self, List};
-use crate::args::Emit;
-use crate::failure::Failure;
+use super::lists::{self, OrderList};
+use crate::args::OrderEmitArgs;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
-use pagewise_judge::order::{Build, best};
-use pagewise_model::pieces::Function;
-use pagewise_observe::order::{Code, is_linked, read_frame};
-use pagewise_report::order::{Placed, how_section, order_file};
+use pagewise_judge::order::{ProgramBuild, best};
+use pagewise_model::pieces::BuildSymbol;
+use pagewise_observe::order::{ProgramCode, is_linked, read_frame};
+use pagewise_report::order::{PlacedName, how_section, order_file};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 const UNNAMED: &str = "order.txt";
 
 /// Writes an order in a linker's format.
-pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderEmitArgs) -> Result<ExitCode, CommandFailure> {
     let by = args.by;
     if let Some(why) = args.linker.refusal(by) {
-        return Err(Failure::usage(format!("this linker cannot use the order: {why}"))
+        return Err(CommandFailure::usage(format!("this linker cannot use the order: {why}"))
             .with_help("--linker ld-script places members of archives and variables"));
     }
     let lists = lists::read(&args.orders, &args.weight)?;
@@ -41,27 +41,32 @@ pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
 }
 
 /// One order unchanged; several orders merged into one that serves all.
-fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
+fn order(
+    args: &OrderEmitArgs,
+    mut lists: Vec<OrderList>,
+) -> Result<Vec<PlacedName>, CommandFailure> {
     if !args.builds.is_empty() {
         let functions = lists::build(&args.builds, args.by)?;
         let workloads = lists::find(&lists, &functions);
         let linked = args.builds.first().filter(|file| is_linked(file));
         let frame = linked.and_then(|file| read_frame(file).ok()).unwrap_or_default();
-        let code = linked.and_then(|file| Code::open(file));
-        let build = Build { name: String::new(), functions, frame, workloads };
+        let code = linked.and_then(|file| ProgramCode::open(file));
+        let build = ProgramBuild { name: String::new(), functions, frame, workloads };
         let order = best(&build, &|_, pages| code.as_ref()?.faults(pages).ok());
         let placed = |at: usize| {
-            let Function { name, section, .. } = &build.functions[at];
-            Placed { name: name.clone(), section: section.clone() }
+            let BuildSymbol { name, section, .. } = &build.functions[at];
+            PlacedName { name: name.clone(), section: section.clone() }
         };
         return Ok(order.into_iter().map(placed).collect());
     }
     match (lists.pop(), lists.is_empty()) {
         (Some(one), true) => {
-            let placed = |one: Function| Placed { name: one.name, section: None };
+            let placed = |one: BuildSymbol| PlacedName { name: one.name, section: None };
             Ok(one.functions.into_iter().map(placed).collect())
         }
-        _ => Err(Failure::usage("merging several orders needs the sizes of their functions")
-            .with_help("name the program or its object files: --for FILE")),
+        _ => {
+            Err(CommandFailure::usage("merging several orders needs the sizes of their functions")
+                .with_help("name the program or its object files: --for FILE"))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `pagewise order hooks`
 
-use crate::args::Hooks;
-use crate::failure::Failure;
+use crate::args::OrderHooksArgs;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_observe::order::HOOKS;
 use pagewise_report::order::hooks_section;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 const NAME: &str = "pagewise_hooks.c";
 
 /// Writes the source of the hooks and shows how to use it.
-pub(super) fn run(args: &Hooks) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderHooksArgs) -> Result<ExitCode, CommandFailure> {
     let file = args.directory.join(NAME);
     store::write_whole(&file, HOOKS)?;
     let shown = hooks_section(&file.to_string_lossy());

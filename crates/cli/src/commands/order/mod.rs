@@ -10,28 +10,28 @@ mod record;
 mod touches;
 
 use super::experiment;
-use crate::args::{Order, OrderVerb};
-use crate::failure::Failure;
+use crate::args::{OrderArgs, OrderCommand};
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_model::run::{Run, RunKind};
-use pagewise_report::Document;
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_report::ReportDocument;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Computes orders of functions.
-pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderArgs) -> Result<ExitCode, CommandFailure> {
     match &args.verb {
-        OrderVerb::Close(args) => close::run(args),
-        OrderVerb::Emit(args) => emit::run(args),
-        OrderVerb::Hooks(args) => hooks::run(args),
-        OrderVerb::Predict(args) => predict::run(args),
-        OrderVerb::Record(args) => record::run(args),
-        OrderVerb::Check(args) => check::run(args),
+        OrderCommand::Close(args) => close::run(args),
+        OrderCommand::Emit(args) => emit::run(args),
+        OrderCommand::Hooks(args) => hooks::run(args),
+        OrderCommand::Predict(args) => predict::run(args),
+        OrderCommand::Record(args) => record::run(args),
+        OrderCommand::Check(args) => check::run(args),
     }
 }
 
 /// The run that a page shows as its origin.
-fn run_of(kind: RunKind, command: &[OsString]) -> Run {
+fn run_of(kind: RunKind, command: &[OsString]) -> SavedRun {
     let (started, id) = experiment::identity(command);
     let mut run = pagewise_tune::request::run_of(kind, id, started, command);
     run.machine = Some(pagewise_kernel::machine::machine());
@@ -39,7 +39,7 @@ fn run_of(kind: RunKind, command: &[OsString]) -> Run {
 }
 
 /// Prints the map on standard error: standard output may hold a list or JSON.
-fn show_map(map: Option<Document>) {
+fn show_map(map: Option<ReportDocument>) {
     if let Some(map) = map {
         map.text(&terminal::error_style()).lines().for_each(terminal::complain);
     }

@@ -2,13 +2,13 @@
 
 use super::close::refusal;
 use super::lists;
-use crate::args::Predict;
-use crate::failure::Failure;
+use crate::args::OrderPredictArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::order::{Build, forecast};
-use pagewise_model::pieces::By;
+use pagewise_judge::order::{ProgramBuild, forecast};
+use pagewise_model::pieces::OrderUnit;
 use pagewise_model::run::RunKind;
-use pagewise_observe::order::{Code, read_frame};
+use pagewise_observe::order::{ProgramCode, read_frame};
 use pagewise_report::order::{forecast_map, forecast_page, forecast_section};
 use pagewise_tracee::read_ahead;
 use std::collections::HashMap;
@@ -17,19 +17,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Predicts which code pages starts of a program touch in several layouts.
-pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderPredictArgs) -> Result<ExitCode, CommandFailure> {
     let lists = lists::read(&args.orders, &args.weight)?;
     args.drawn.page.check()?;
     if !args.touched.is_empty() && args.touched.len() != lists.len() {
         let text =
             format!("--touched gives {} files for {} orders", args.touched.len(), lists.len());
-        return Err(Failure::usage(text).with_help("give each order its file, or none"));
+        return Err(CommandFailure::usage(text).with_help("give each order its file, or none"));
     }
-    let build = |name: &str, file: &PathBuf| -> Result<Build, Failure> {
-        let functions = lists::build(std::slice::from_ref(file), By::Function)?;
+    let build = |name: &str, file: &PathBuf| -> Result<ProgramBuild, CommandFailure> {
+        let functions = lists::build(std::slice::from_ref(file), OrderUnit::Function)?;
         let workloads = lists::find(&lists, &functions);
         let frame = read_frame(file).map_err(refusal)?;
-        Ok(Build { name: name.to_owned(), functions, frame, workloads })
+        Ok(ProgramBuild { name: name.to_owned(), functions, frame, workloads })
     };
     let mut program = build("", &args.program)?;
     for (workload, set) in program.workloads.iter_mut().zip(&args.touched) {
@@ -37,18 +37,18 @@ pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     }
     if program.workloads.iter().all(|one| one.calls.is_empty()) {
         let text = format!("`{}` has none of these functions", args.program.display());
-        return Err(Failure::usage(text)
+        return Err(CommandFailure::usage(text)
             .with_help("name the unstripped program that the order was made for"));
     }
     let named: Vec<(&str, PathBuf)> = args.builds.iter().map(|text| named(text)).collect();
     let others =
         named.iter().map(|(name, file)| build(name, file)).collect::<Result<Vec<_>, _>>()?;
     let files = others.iter().zip(&named).map(|(other, (_, file))| (&other.name, file));
-    let code: HashMap<&String, Code> = files
+    let code: HashMap<&String, ProgramCode> = files
         .chain([(&program.name, &args.program)])
-        .filter_map(|(name, file)| Some((name, Code::open(file)?)))
+        .filter_map(|(name, file)| Some((name, ProgramCode::open(file)?)))
         .collect();
-    let count = |build: &Build, pages: &[u64]| code.get(&build.name)?.faults(pages).ok();
+    let count = |build: &ProgramBuild, pages: &[u64]| code.get(&build.name)?.faults(pages).ok();
     let forecast = forecast(&program, &others, &count);
     let text = match args.json {
         true => forecast.to_json() + "\n",
@@ -67,12 +67,12 @@ fn named(text: &str) -> (&str, PathBuf) {
 }
 
 /// The ranges of the program's code that a saved run touched.
-fn touched(set: &Path, program: &Path) -> Result<Vec<Range<u64>>, Failure> {
-    let saved = read_ahead::load(set).map_err(Failure::usage)?;
-    let touched = Code::open(program).map(|code| code.touched(&saved)).unwrap_or_default();
+fn touched(set: &Path, program: &Path) -> Result<Vec<Range<u64>>, CommandFailure> {
+    let saved = read_ahead::load(set).map_err(CommandFailure::usage)?;
+    let touched = ProgramCode::open(program).map(|code| code.touched(&saved)).unwrap_or_default();
     if touched.is_empty() {
         let text = format!("`{}` has no code of `{}`", set.display(), program.display());
-        return Err(Failure::usage(text).with_help(
+        return Err(CommandFailure::usage(text).with_help(
             "save it from a run of the same file: pagewise faults --exact --save-working-set FILE -- CMD",
         ));
     }

@@ -1,26 +1,26 @@
 //! `pagewise order record`
 
-use super::lists::{self, List};
+use super::lists::{self, OrderList};
 use super::touches;
-use crate::args::Record;
+use crate::args::OrderRecordArgs;
 use crate::commands::faults;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{store, terminal};
-use pagewise_judge::order::Calls;
+use pagewise_judge::order::WorkloadCalls;
 use pagewise_model::fault::MappingKind;
 use pagewise_model::first_calls::{CallRecord, CallSource};
 use pagewise_model::run::RunKind;
-use pagewise_model::usage::Ended;
-use pagewise_observe::order::{self, FirstTouches, HookError, ImageTouch, Objects};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_observe::order::{self, FirstTouches, HookError, ImageTouch, ObjectSelection};
 use pagewise_report::order::{call_list, call_map, call_page, call_section};
-use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
 use pagewise_tracee::passthrough;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the program once and lists the functions that it calls.
-pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &OrderRecordArgs) -> Result<ExitCode, CommandFailure> {
     if !args.merge.is_empty() {
         return merge(args);
     }
@@ -28,9 +28,9 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
         return from_hooks(args);
     }
     let is_ours = args.output.is_none();
-    let launch = Launch {
-        stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
-        ..Launch::passthrough(args.command.clone())
+    let launch = ProgramLaunch {
+        stdout: if is_ours { OutputSink::Stderr } else { OutputSink::Inherit },
+        ..ProgramLaunch::passthrough(args.command.clone())
     };
     launch.check()?;
     args.drawn.page.check()?;
@@ -38,13 +38,13 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
         (true, _) => by_pages(args, &launch)?,
         (_, true) => by_variables(args, &launch)?,
         _ => {
-            let wanted = Objects { libraries: args.libraries, only: args.only.clone() };
+            let wanted = ObjectSelection { libraries: args.libraries, only: args.only.clone() };
             order::record(&launch, &wanted).map_err(faults::failure)?
         }
     };
     // Passes on the program's exit status, unless it is success and the list is lost.
     match (tell(args, &record), ended) {
-        (Err(failure), Ended::Exited(0)) => Err(failure),
+        (Err(failure), ProgramEnd::Exited(0)) => Err(failure),
         (Err(failure), ended) => {
             terminal::report(&failure);
             passthrough::end_like(ended)
@@ -54,14 +54,14 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
 }
 
 /// Selects the files of interest, fault by fault.
-struct Wanted<'a> {
-    args: &'a Record,
+struct FileSelector<'a> {
+    args: &'a OrderRecordArgs,
     program: PathBuf,
     first: Option<i32>,
 }
 
-impl<'a> Wanted<'a> {
-    fn new(args: &'a Record, launch: &Launch) -> Result<Self, Failure> {
+impl<'a> FileSelector<'a> {
+    fn new(args: &'a OrderRecordArgs, launch: &ProgramLaunch) -> Result<Self, CommandFailure> {
         let file = launch.file()?;
         let program = std::fs::canonicalize(&file).unwrap_or(file);
         Ok(Self { args, program, first: None })
@@ -86,9 +86,12 @@ fn entry<'a, T: Default>(files: &'a mut Vec<(PathBuf, T)>, path: &Path) -> &'a m
 }
 
 /// Records the code pages that the program touches, and the functions on them.
-fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
+fn by_pages(
+    args: &OrderRecordArgs,
+    launch: &ProgramLaunch,
+) -> Result<(ProgramEnd, CallRecord), CommandFailure> {
     let (mut files, mut wanted) =
-        (Vec::<(PathBuf, FirstTouches)>::new(), Wanted::new(args, launch)?);
+        (Vec::<(PathBuf, FirstTouches)>::new(), FileSelector::new(args, launch)?);
     let ended = touches::record(launch, true, |path, offset, fault| {
         if wanted.has(Path::new(path), fault.pid) {
             let touched = entry(&mut files, Path::new(path)).entry(offset);
@@ -101,10 +104,14 @@ fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failu
 }
 
 /// Records the data pages that the program touches, and the variables on them.
-fn by_variables(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
+fn by_variables(
+    args: &OrderRecordArgs,
+    launch: &ProgramLaunch,
+) -> Result<(ProgramEnd, CallRecord), CommandFailure> {
     let called = lists::read(args.called.as_slice(), &[])?;
     let called = called.into_iter().flat_map(|list| list.functions).map(|one| one.name).collect();
-    let (mut files, mut wanted) = (Vec::<(PathBuf, Vec<_>)>::new(), Wanted::new(args, launch)?);
+    let (mut files, mut wanted) =
+        (Vec::<(PathBuf, Vec<_>)>::new(), FileSelector::new(args, launch)?);
     let ended = touches::record_all(launch, true, |place, fault| {
         let is_image = matches!(place.kind, MappingKind::Code | MappingKind::Data);
         if is_image && wanted.has(Path::new(&place.path), fault.pid) {
@@ -122,12 +129,12 @@ fn by_variables(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), F
     Ok((ended, CallRecord { command, source: CallSource::Variables, left_out: 0, objects }))
 }
 
-fn words(args: &Record) -> Vec<String> {
+fn words(args: &OrderRecordArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Lists the functions that a program with hooks has written.
-fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
+fn from_hooks(args: &OrderRecordArgs) -> Result<ExitCode, CommandFailure> {
     let record = order::read_hooks(&args.hooks, &args.only).map_err(|error| {
         let help = match error {
             HookError::NotCalls(_) => {
@@ -140,17 +147,17 @@ fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
                 "give the list that PAGEWISE_CALLS names, on the machine that has the program"
             }
         };
-        Failure::usage(error.to_string()).with_help(help)
+        CommandFailure::usage(error.to_string()).with_help(help)
     })?;
     tell(args, &record)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Merges several lists into one.
-fn merge(args: &Record) -> Result<ExitCode, Failure> {
-    let calls = |list: List| {
+fn merge(args: &OrderRecordArgs) -> Result<ExitCode, CommandFailure> {
+    let calls = |list: OrderList| {
         let names = list.functions.into_iter().map(|function| function.name).collect();
-        Calls { weight: list.weight, names }
+        WorkloadCalls { weight: list.weight, names }
     };
     let lists = lists::read(&args.merge, &args.weight)?.into_iter().map(calls);
     let mut text = pagewise_judge::order::merge(&lists.collect::<Vec<_>>()).join("\n");
@@ -159,14 +166,14 @@ fn merge(args: &Record) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(args: &Record, text: &str) -> Result<(), Failure> {
+fn write(args: &OrderRecordArgs, text: &str) -> Result<(), CommandFailure> {
     match &args.output {
         Some(file) => store::write_whole(file, text),
         None => terminal::print(text),
     }
 }
 
-fn tell(args: &Record, record: &CallRecord) -> Result<(), Failure> {
+fn tell(args: &OrderRecordArgs, record: &CallRecord) -> Result<(), CommandFailure> {
     let text = match args.json {
         true => record.to_json() + "\n",
         false => call_list(record),
@@ -178,7 +185,7 @@ fn tell(args: &Record, record: &CallRecord) -> Result<(), Failure> {
     super::show_map(args.drawn.map.then(|| call_map(record)));
     call_section(record).text(&terminal::error_style()).lines().for_each(terminal::complain);
     if record.objects.is_empty() {
-        return Err(Failure::usage("the program ran none of the files to record")
+        return Err(CommandFailure::usage("the program ran none of the files to record")
             .with_help("name one with --only; programs of 32 bits cannot be recorded"));
     }
     Ok(())

@@ -1,19 +1,21 @@
 //! Faults of a run on code and data of files, for `order check` and `order record`.
 
 use crate::commands::faults;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{Fault, MappingKind, Names, Place, Stacks, Wanted};
-use pagewise_model::usage::Ended;
-use pagewise_tracee::launch::Launch;
+use pagewise_model::fault::{
+    FaultNames, FaultPlace, FaultRecordingOptions, MappingKind, PageFault, StackRecording,
+};
+use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::passthrough;
 
 /// Runs `launch` and passes each fault on a file's code to `take`, with the file and the offset.
 pub(super) fn record(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     exact: bool,
-    mut take: impl FnMut(&str, Bytes, &Fault),
-) -> Result<Ended, Failure> {
+    mut take: impl FnMut(&str, Bytes, &PageFault),
+) -> Result<ProgramEnd, CommandFailure> {
     record_all(launch, exact, |place, fault| {
         if let (MappingKind::Code, Some(offset)) = (place.kind, fault.offset_bytes) {
             take(&place.path, offset, fault);
@@ -23,22 +25,22 @@ pub(super) fn record(
 
 /// Runs `launch` and passes each fault to `take`, with the object at its address.
 pub(super) fn record_all(
-    launch: &Launch,
+    launch: &ProgramLaunch,
     exact: bool,
-    mut take: impl FnMut(&Place, &Fault),
-) -> Result<Ended, Failure> {
-    let wanted = Wanted {
+    mut take: impl FnMut(&FaultPlace, &PageFault),
+) -> Result<ProgramEnd, CommandFailure> {
+    let wanted = FaultRecordingOptions {
         list: true,
         latency: false,
         calls: false,
-        stacks: Stacks::None,
+        stacks: StackRecording::None,
         names: false,
         debug_files: false,
         exact,
         made_maps: false,
         sites: false,
     };
-    let mut each = |names: &Names, list: Vec<Fault>| {
+    let mut each = |names: &FaultNames, list: Vec<PageFault>| {
         for fault in &list {
             if let Some(place) = names.place(fault) {
                 take(place, fault);

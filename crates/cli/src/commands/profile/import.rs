@@ -1,16 +1,16 @@
 //! `pagewise profile --import`
 
 use super::{conclude, exported, text};
-use crate::args::Profile;
+use crate::args::ProfileArgs;
 use crate::commands::experiment::identity;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::profile::Facts;
+use pagewise_judge::profile::ProfileFacts;
 use pagewise_kernel::clock;
-use pagewise_model::body::Body;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::body::RunBody;
+use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
-use pagewise_observe::import::{Imported, Refusal, read};
+use pagewise_observe::import::{ImportRefusal, ImportedProfile, read};
 use pagewise_tune::request::run_of;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Sorts samples of another tool or machine into buckets.
-pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ProfileArgs, file: &Path) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     args.files.check()?;
     let imported = import(file, Nanos(1_000_000_000 / u64::from(args.frequency)))?;
@@ -28,8 +28,9 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     warn(&imported, args.frequency, &mut run);
     let samples = Fact::Known(imported.samples);
     let functions = Fact::Missing("the profile is of another machine".to_owned());
-    let facts = Facts { samples: &samples, counted: None, functions: &functions, release: "" };
-    run.body = Some(Body::Profile(pagewise_judge::profile::judge(&facts, None)));
+    let facts =
+        ProfileFacts { samples: &samples, counted: None, functions: &functions, release: "" };
+    run.body = Some(RunBody::Profile(pagewise_judge::profile::judge(&facts, None)));
     conclude(&mut run, start);
     let saved = args.files.write(&run);
     let shown = match args.format {
@@ -49,15 +50,15 @@ fn open(path: &Path) -> std::io::Result<File> {
     Ok(File::from(file))
 }
 
-fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
+fn import(file: &Path, period: Nanos) -> Result<ImportedProfile, CommandFailure> {
     let shown = file.display();
-    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{shown}`: {e}"));
-    let refused = |why: String| Failure::usage(format!("`{shown}`: {why}"));
+    let cannot = |e: std::io::Error| CommandFailure::usage(format!("cannot read `{shown}`: {e}"));
+    let refused = |why: String| CommandFailure::usage(format!("`{shown}`: {why}"));
     let from = match file.to_str() {
         Some("-") => File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(cannot)?),
         _ => open(file).map_err(cannot)?,
     };
-    let imported = read(&from, period).map_err(|Refusal { why, help }| Failure {
+    let imported = read(&from, period).map_err(|ImportRefusal { why, help }| CommandFailure {
         help: help.map(str::to_owned),
         ..refused(why)
     })?;
@@ -67,7 +68,7 @@ fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
     }
 }
 
-fn warn(imported: &Imported, frequency: u32, run: &mut Run) {
+fn warn(imported: &ImportedProfile, frequency: u32, run: &mut SavedRun) {
     if !imported.has_period {
         run.warnings.push(format!(
             "times assume {frequency} samples per second of CPU time (--frequency); shares do not"

@@ -1,29 +1,29 @@
 //! `pagewise profile --memory`
 
 use super::{conclude, launch, report};
-use crate::args::Profile;
+use crate::args::ProfileArgs;
 use crate::commands::experiment::{environment, identity};
 use crate::commands::faults;
 use crate::commands::faults::running::{begun_line, refusal};
 use crate::commands::helper;
 use crate::commands::signals::stop_flag;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::memory_account::{Facts, account};
+use pagewise_judge::memory_account::{MemoryAccountFacts, account};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{smaps, tree};
 use pagewise_model::fault::ResidentPages;
-use pagewise_model::memory_account::{MemoryAccount, Moment};
-use pagewise_model::run::{Run, RunKind};
-use pagewise_model::usage::Usage;
+use pagewise_model::memory_account::{AccountMoment, MemoryAccount};
+use pagewise_model::run::{RunKind, SavedRun};
+use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::memory;
-use pagewise_tracee::launch::{Launch, Observe};
-use pagewise_tracee::memory_peak::{Held, Take};
-use pagewise_tracee::passthrough::{self, AtPeak};
+use pagewise_tracee::launch::{ObservationOptions, ProgramLaunch};
+use pagewise_tracee::memory_peak::{PeakProcess, Take};
+use pagewise_tracee::passthrough::{self, PeakRun};
 use pagewise_tracee::recorder::RecordError;
-use pagewise_tracee::supervise::{Accounted, SuperviseError};
-use pagewise_tracee::target::{Target, Until};
+use pagewise_tracee::supervise::{AccountedRun, SuperviseError};
+use pagewise_tracee::target::{RecordingCourse, TargetProcess};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,10 +34,11 @@ const KERNEL_STACK: Bytes = Bytes::kib(16);
 const TOO_SHORT: &str = "the program ended before its memory could be looked at";
 
 /// Accounts for the memory of a program at its peak.
-pub(super) fn of_program(args: &Profile) -> Result<ExitCode, Failure> {
+pub(super) fn of_program(args: &ProfileArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let recorder = helper::timing(&helper::own_exe()?).recorder;
-    let launch = Launch { observe: Observe::default(), recorder, ..launch(args)? };
+    let launch =
+        ProgramLaunch { observe: ObservationOptions::default(), recorder, ..launch(args)? };
     launch.check()?;
     args.files.check()?;
     let mut run = begin(&args.command);
@@ -58,10 +59,10 @@ pub(super) fn of_program(args: &Profile) -> Result<ExitCode, Failure> {
 }
 
 /// Accounts for the memory of a running process and its descendants.
-pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
+pub(super) fn of_running(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     args.files.check()?;
-    let target = Target::find(pid).map_err(refusal)?;
+    let target = TargetProcess::find(pid).map_err(refusal)?;
     let command: Vec<OsString> = target.command().iter().map(Into::into).collect();
     let mut run = begin(&command);
     let within = match args.duration {
@@ -69,15 +70,18 @@ pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> 
         None => None,
     };
     let pids = [vec![pid], tree::descendants(pid).unwrap_or_default()].concat();
-    let held: Vec<Held<'_>> = pids.iter().map(|pid| Held { pid: *pid, history: &[] }).collect();
-    run.memory = Some(look(Moment::Running, &held, within));
+    let held: Vec<PeakProcess<'_>> =
+        pids.iter().map(|pid| PeakProcess { pid: *pid, history: &[] }).collect();
+    run.memory = Some(look(AccountMoment::Running, &held, within));
     conclude(&mut run, start);
     report(&run, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The account of an experiment's run, without the page-level map.
-pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, SuperviseError> {
+pub(in crate::commands) fn account_of(
+    launch: &ProgramLaunch,
+) -> Result<AccountedRun, SuperviseError> {
     let done = at_peak(false, |take| passthrough::peak_of(launch, take));
     let (usage, mut account) = done.map_err(|error| match error {
         RecordError::Launch(error) => SuperviseError::Launch(error),
@@ -86,14 +90,14 @@ pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, Supe
     for process in account.iter_mut().flat_map(|account| &mut account.processes) {
         process.map.clear();
     }
-    Ok(Accounted { ended: usage.ended, account })
+    Ok(AccountedRun { ended: usage.ended, account })
 }
 
 /// The largest account taken while `run` runs a program; with `sites` of its first touches if requested.
 fn at_peak(
     sites: bool,
-    run: impl FnOnce(&mut Take<'_>) -> Result<AtPeak, RecordError>,
-) -> Result<(Usage, Option<MemoryAccount>), RecordError> {
+    run: impl FnOnce(&mut Take<'_>) -> Result<PeakRun, RecordError>,
+) -> Result<(ProgramUsage, Option<MemoryAccount>), RecordError> {
     let mut largest: Option<MemoryAccount> = None;
     let at_peak = run(&mut |moment, held| {
         let taken = look(moment.clone(), held, None);
@@ -103,7 +107,7 @@ fn at_peak(
         }
         None
     })?;
-    let AtPeak { usage, watched, sites: found } = at_peak;
+    let PeakRun { usage, watched, sites: found } = at_peak;
     let found = found.and_then(|found| match found.seen_bytes + found.unseen_bytes {
         Bytes(0) => Fact::missing("the resident pages could not be read at the peak"),
         _ => Fact::Known(found),
@@ -116,7 +120,7 @@ fn at_peak(
     Ok((usage, account))
 }
 
-fn begin(command: &[OsString]) -> Run {
+fn begin(command: &[OsString]) -> SavedRun {
     let (started, id) = identity(command);
     let mut run = run_of(RunKind::Profile, id, started, command);
     run.environment = environment();
@@ -126,11 +130,15 @@ fn begin(command: &[OsString]) -> Run {
 
 /// Clears the referenced bits and waits, so that a page counts as referenced only if it was used since.
 /// Returns the time waited.
-fn use_within(target: &Target, time: Nanos, run: &Run) -> Result<Nanos, Failure> {
+fn use_within(
+    target: &TargetProcess,
+    time: Nanos,
+    run: &SavedRun,
+) -> Result<Nanos, CommandFailure> {
     let pids = tree::descendants(target.pid()).unwrap_or_default();
     for pid in pids.into_iter().chain([target.pid()]) {
         smaps::clear_referenced(pid).map_err(|error| {
-            Failure::usage(error.to_string())
+            CommandFailure::usage(error.to_string())
                 .with_help("leave out --for: without it, no marks are cleared")
         })?;
     }
@@ -140,18 +148,22 @@ fn use_within(target: &Target, time: Nanos, run: &Run) -> Result<Nanos, Failure>
     let threads = tree::threads(target.pid()).map_or(1, |threads| threads.len() as u64);
     let doing = "watching the use of memory of";
     terminal::remark(&begun_line(doing, target.pid(), &run.command, threads));
-    target.attend(&Until { begun: &|_| {}, time: Some(time), enough: &enough });
+    target.attend(&RecordingCourse { begun: &|_| {}, time: Some(time), enough: &enough });
     Ok(Nanos(clock::now().0.saturating_sub(begun.0)))
 }
 
 /// The resident pages of these processes; skips those that cannot be read.
-fn resident(held: &[Held<'_>]) -> Vec<ResidentPages> {
+fn resident(held: &[PeakProcess<'_>]) -> Vec<ResidentPages> {
     held.iter().flat_map(|one| memory::resident(one.pid).unwrap_or_default()).collect()
 }
 
 /// An account of these processes, without those that have ended.
-fn look(moment: Moment, held: &[Held<'_>], used_within_ns: Option<Nanos>) -> MemoryAccount {
-    let mut facts = Facts {
+fn look(
+    moment: AccountMoment,
+    held: &[PeakProcess<'_>],
+    used_within_ns: Option<Nanos>,
+) -> MemoryAccount {
+    let mut facts = MemoryAccountFacts {
         processes: Vec::with_capacity(held.len()),
         unseen_processes: 0,
         moment,
@@ -159,7 +171,7 @@ fn look(moment: Moment, held: &[Held<'_>], used_within_ns: Option<Nanos>) -> Mem
         used_within_ns,
         kernel_stack_bytes: KERNEL_STACK,
     };
-    for Held { pid, history } in held {
+    for PeakProcess { pid, history } in held {
         match memory::look(*pid, history) {
             Ok(seen) => facts.processes.push(seen),
             Err(error) if error.is_gone() => {}
@@ -176,17 +188,21 @@ mod tests {
     use pagewise_kernel::proc::own_pid;
     use pagewise_model::constructed;
     use pagewise_model::fault::MemorySites;
-    use pagewise_model::memory_account::Watched;
+    use pagewise_model::memory_account::PeakWatch;
 
     #[test]
     fn pages_of_the_largest_account_replace_those_before_even_where_there_are_none() {
-        let own = [Held { pid: own_pid(), history: &[] }];
+        let own = [PeakProcess { pid: own_pid(), history: &[] }];
         let found = at_peak(true, |take| {
-            assert_eq!(take(&Moment::Running, &[]), Some(Vec::new()), "the first is the largest");
-            assert!(!take(&Moment::Running, &own).unwrap().is_empty());
-            assert_eq!(take(&Moment::Running, &[]), None, "smaller than the one before");
+            assert_eq!(
+                take(&AccountMoment::Running, &[]),
+                Some(Vec::new()),
+                "the first is the largest"
+            );
+            assert!(!take(&AccountMoment::Running, &own).unwrap().is_empty());
+            assert_eq!(take(&AccountMoment::Running, &[]), None, "smaller than the one before");
             let sites = Fact::Known(MemorySites::default());
-            Ok(AtPeak { usage: constructed::usage(), watched: Watched::default(), sites })
+            Ok(PeakRun { usage: constructed::usage(), watched: PeakWatch::default(), sites })
         });
         let sites = found.unwrap().1.unwrap().sites.unwrap();
         assert!(sites.reason().is_some_and(|why| why.contains("at the peak")), "{sites:?}");

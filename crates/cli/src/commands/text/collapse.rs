@@ -1,13 +1,13 @@
 //! `pagewise text collapse`
 
 use super::{explain::no_process, tell};
-use crate::args::Collapse;
-use crate::failure::{Failure, UNFIT};
+use crate::args::TextCollapseArgs;
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::collapse::CollapsedProcess;
 use pagewise_model::text_report::TextReport;
-use pagewise_remedy::collapse::{self, CollapseError, Options};
+use pagewise_remedy::collapse::{self, CollapseError, CollapseOptions};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned to small pages";
 
 /// Puts the text of a running process on huge pages.
-pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextCollapseArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     terminal::complain(CANNOT_BE_UNDONE);
-    let options = Options { with_files: args.files, later: args.later };
+    let options = CollapseOptions { with_files: args.files, later: args.later };
     let process = collapsed(args.pid, options)?;
     let exit = exit_code(&process);
     tell(TextReport::Collapse { slot_bytes: page_size::huge(), process }, start, args.json)?;
@@ -26,10 +26,13 @@ pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
 }
 
 /// Collapses the text of the process.
-pub(super) fn collapsed(pid: i32, options: Options) -> Result<CollapsedProcess, Failure> {
+pub(super) fn collapsed(
+    pid: i32,
+    options: CollapseOptions,
+) -> Result<CollapsedProcess, CommandFailure> {
     collapse::run(pid, options).map_err(|error| match error {
         CollapseError::Sys(error) => not_collapsed(pid, &error),
-        CollapseError::NoMemory { why, help } => Failure::unfit(why).with_help(help),
+        CollapseError::NoMemory { why, help } => CommandFailure::unfit(why).with_help(help),
     })
 }
 
@@ -38,16 +41,16 @@ pub(super) fn exit_code(process: &CollapsedProcess) -> u8 {
     if process.is_all_done() { 0 } else { UNFIT }
 }
 
-fn not_collapsed(pid: i32, error: &SysError) -> Failure {
+fn not_collapsed(pid: i32, error: &SysError) -> CommandFailure {
     if error.call != "process_madvise" {
         return no_process(pid, error);
     }
     match error.source.kind() {
-        ErrorKind::PermissionDenied => {
-            Failure::unfit(format!("not allowed to change process {pid} from outside: {error}"))
-                .with_help("run as root, or with CAP_SYS_NICE: setcap cap_sys_nice+ep on pagewise")
-        }
-        ErrorKind::Unsupported => Failure::unfit(error.to_string())
+        ErrorKind::PermissionDenied => CommandFailure::unfit(format!(
+            "not allowed to change process {pid} from outside: {error}"
+        ))
+        .with_help("run as root, or with CAP_SYS_NICE: setcap cap_sys_nice+ep on pagewise"),
+        ErrorKind::Unsupported => CommandFailure::unfit(error.to_string())
             .with_help("the call needs Linux 5.10, and this use of it Linux 6.1"),
         _ => no_process(pid, error),
     }

@@ -2,8 +2,8 @@
 
 use super::file::{looked_at, open};
 use super::{sizes, tell};
-use crate::args::Explain;
-use crate::failure::{Failure, observing_help};
+use crate::args::TextExplainArgs;
+use crate::failure::{CommandFailure, observing_help};
 use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::text::MappedFile;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Explains a file or a process.
-pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextExplainArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let report = match digits(&args.subject) {
         Some(text) => of_process(text)?,
@@ -24,15 +24,15 @@ pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_file(path: &Path) -> Result<TextReport, Failure> {
+fn of_file(path: &Path) -> Result<TextReport, CommandFailure> {
     let file = Box::new(looked_at(open(path)?)?);
     Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
 }
 
 /// Parses a process id.
-pub(super) fn number(text: &str) -> Result<i32, Failure> {
+pub(super) fn number(text: &str) -> Result<i32, CommandFailure> {
     text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
-        Failure::usage(format!("{text} is not a process id"))
+        CommandFailure::usage(format!("{text} is not a process id"))
             .with_help(format!("for a file of that name, use ./{text}"))
     })
 }
@@ -42,7 +42,7 @@ pub(super) fn digits(subject: &OsStr) -> Option<&str> {
     subject.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn of_process(text: &str) -> Result<TextReport, Failure> {
+fn of_process(text: &str) -> Result<TextReport, CommandFailure> {
     let pid = number(text)?;
     let seen = observed::look(pid).map_err(|error| no_process(pid, &error))?;
     let is_disabled = seen.is_disabled;
@@ -70,20 +70,20 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
 }
 
 /// The failure to look at a process, with the next step.
-pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
+pub(super) fn no_process(pid: i32, error: &SysError) -> CommandFailure {
     use std::io::ErrorKind;
     if error.is_gone() || error.source.kind() == ErrorKind::NotFound {
-        return Failure::usage(format!("no process {pid} is running")).with_help(format!(
+        return CommandFailure::usage(format!("no process {pid} is running")).with_help(format!(
             "ps shows running processes; for a file of that name, use ./{pid}"
         ));
     }
     match error.source.kind() {
         ErrorKind::PermissionDenied => {
-            Failure::usage(format!("process {pid} belongs to another account: {error}"))
+            CommandFailure::usage(format!("process {pid} belongs to another account: {error}"))
                 .with_help(observing_help("CAP_SYS_PTRACE"))
         }
-        _ if error.call.contains("PAGEMAP_SCAN") => Failure::unfit(error.to_string())
+        _ if error.call.contains("PAGEMAP_SCAN") => CommandFailure::unfit(error.to_string())
             .with_help(format!("on older kernels, pagewise text status {pid} shows sums")),
-        _ => Failure::usage(error.to_string()).with_help("ps shows what it is"),
+        _ => CommandFailure::usage(error.to_string()).with_help("ps shows what it is"),
     }
 }

@@ -2,57 +2,57 @@
 
 use super::super::cache::failure;
 use super::sizes;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use pagewise_judge::text as judged;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::file_view::is_placed_aligned;
 use pagewise_model::Fact;
 use pagewise_model::cache;
-use pagewise_model::text::{CacheSeen, Layout, TextFile};
-use pagewise_observe::text::Elf;
-use pagewise_remedy::recache::Subject;
-use pagewise_tracee::launch::Launch;
+use pagewise_model::text::{CacheSeen, ElfLayout, TextFile};
+use pagewise_observe::text::ElfFile;
+use pagewise_remedy::recache::RecacheSubject;
+use pagewise_tracee::launch::ProgramLaunch;
 use std::path::{Path, PathBuf};
 
 /// An opened file that loaders can map.
-pub(super) struct Opened {
+pub(super) struct OpenedElf {
     pub(super) path: PathBuf,
-    pub(super) elf: Elf,
-    pub(super) file: CachedFile,
+    pub(super) elf: ElfFile,
+    pub(super) file: PageCacheFile,
 }
 
 /// Opens an ELF file. A bare name that is no file here is looked up in PATH.
-pub(super) fn open(named: &Path) -> Result<Opened, Failure> {
-    let in_path = || Launch::experiment(vec![named.into()]).file().ok();
+pub(super) fn open(named: &Path) -> Result<OpenedElf, CommandFailure> {
+    let in_path = || ProgramLaunch::experiment(vec![named.into()]).file().ok();
     let is_bare = named.parent().is_some_and(|parent| parent.as_os_str().is_empty());
     let found = if is_bare && !named.exists() { in_path() } else { None };
     let path = found.as_deref().unwrap_or(named);
-    let file = CachedFile::open(path).map_err(|error| failure(&error))?;
-    let elf = Elf::read(file.file()).map_err(|error| {
-        Failure::usage(format!("{}: {error}", path.display()))
+    let file = PageCacheFile::open(path).map_err(|error| failure(&error))?;
+    let elf = ElfFile::read(file.file()).map_err(|error| {
+        CommandFailure::usage(format!("{}: {error}", path.display()))
             .with_help("name a program or a library; for a script, name its interpreter")
     })?;
-    Ok(Opened { path: path.to_owned(), elf, file })
+    Ok(OpenedElf { path: path.to_owned(), elf, file })
 }
 
 /// How much of its code is on huge pages in a program that starts now, with nothing changed.
-pub(super) fn looked_at(opened: Opened) -> Result<TextFile, Failure> {
-    let (placed, file) = Placed::from_opened(opened)?;
-    let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
+pub(super) fn looked_at(opened: OpenedElf) -> Result<TextFile, CommandFailure> {
+    let (placed, file) = FilePlacement::from_opened(opened)?;
+    let cache = RecacheSubject::look(file).map_err(|error| failure(&error))?.shown();
     Ok(placed.explain(cache))
 }
 
 /// How a file is mapped; must be determined before the file is handed over.
-pub(super) struct Placed {
-    layout: Layout,
+pub(super) struct FilePlacement {
+    layout: ElfLayout,
     is_placed_aligned: bool,
     base_pages_alone: Option<String>,
 }
 
-impl Placed {
+impl FilePlacement {
     /// The placement of this file, and the file.
-    pub(super) fn from_opened(opened: Opened) -> Result<(Self, CachedFile), Failure> {
-        let Opened { elf, file, .. } = opened;
+    pub(super) fn from_opened(opened: OpenedElf) -> Result<(Self, PageCacheFile), CommandFailure> {
+        let OpenedElf { elf, file, .. } = opened;
         let kind = file.file_system().map_err(|error| failure(&error))?;
         let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);
         let placed = Self {
@@ -64,7 +64,7 @@ impl Placed {
     }
 
     /// Explains the pages of its code, from the current state of the cache.
-    pub(super) fn explain(self, cache: cache::CachedFile) -> TextFile {
+    pub(super) fn explain(self, cache: cache::FileCacheReport) -> TextFile {
         let (layout, aligned) = (self.layout, self.is_placed_aligned);
         let slots = Fact::Known(cache.now().slots.clone());
         let seen = CacheSeen { slots, base_pages_alone: self.base_pages_alone };

@@ -2,22 +2,22 @@
 
 use super::super::cache::failure;
 use super::super::signals::{INTERRUPTED, stop_flag};
-use super::file::{Opened, looked_at, open};
+use super::file::{OpenedElf, looked_at, open};
 use super::{sizes, tell};
-use crate::args::Fold;
-use crate::failure::Failure;
+use crate::args::TextFoldArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
-use pagewise_model::fold::Folded;
+use pagewise_model::fold::FoldReport;
 use pagewise_model::text_report::TextReport;
-use pagewise_remedy::fold::{self, FoldError, Options, Target};
+use pagewise_remedy::fold::{self, FoldError, FoldOptions, FoldTarget};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Makes a copy, or explains how to get the same from a linker.
-pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextFoldArgs) -> Result<ExitCode, CommandFailure> {
     let link = judged::link_advice(args.merge, page_size::huge());
     let (Some(file), Some(output)) = (&args.file, &args.output) else {
         terminal::print(&pagewise_report::link_script(&link))?;
@@ -25,11 +25,11 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
     };
     let (start, options, stop) = (clock::now(), options(args)?, stop_flag()?);
     let original = open(file)?;
-    let target = Target { path: output, replaces: args.force };
+    let target = FoldTarget { path: output, replaces: args.force };
     let mut made = fold::make(&original.file, target, &options, &stop)
         .map_err(|error| no_copy(file, output, error))?;
     made.notes.extend(moved_origin(&original, output));
-    let folded = Box::new(Folded {
+    let folded = Box::new(FoldReport {
         is_merged: args.merge,
         changes: made.changes,
         original: looked_at(original)?,
@@ -43,18 +43,18 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &Fold) -> Result<Options, Failure> {
-    let judged::Sizes { base, huge } = sizes();
+fn options(args: &TextFoldArgs) -> Result<FoldOptions, CommandFailure> {
+    let judged::PageSizePair { base, huge } = sizes();
     if args.pad_tail.0 >= huge.bytes() {
         let text =
             format!("--pad-tail {}: a last huge page always holds less than {huge}", args.pad_tail);
-        return Err(Failure::usage(text).with_help("use --pad-tail 0 to fill none"));
+        return Err(CommandFailure::usage(text).with_help("use --pad-tail 0 to fill none"));
     }
-    Ok(Options { merge: args.merge, fill_above: args.pad_tail, base, huge })
+    Ok(FoldOptions { merge: args.merge, fill_above: args.pad_tail, base, huge })
 }
 
 /// Explains why the copy does not find its libraries: their path starts at its directory, which has changed.
-fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
+fn moved_origin(original: &OpenedElf, copy: &Path) -> Option<String> {
     let search = original.elf.search.as_deref().filter(|search| search.contains("ORIGIN"))?;
     let directory = |path: &Path| Some(path.canonicalize().ok()?.parent()?.to_owned());
     (directory(&original.path) != directory(copy)).then(|| {
@@ -62,17 +62,17 @@ fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
     })
 }
 
-fn no_copy(file: &Path, output: &Path, error: FoldError) -> Failure {
+fn no_copy(file: &Path, output: &Path, error: FoldError) -> CommandFailure {
     match error {
-        FoldError::Refused { why, help } => Failure::usage(why).with_help(help),
-        FoldError::Plan(error) => Failure::usage(format!("{}: {error}", file.display()))
+        FoldError::Refused { why, help } => CommandFailure::usage(why).with_help(help),
+        FoldError::Plan(error) => CommandFailure::usage(format!("{}: {error}", file.display()))
             .with_help("pagewise text explain FILE shows what is possible without a copy"),
         FoldError::System(error) => not_written(output, &error),
-        FoldError::Stopped => Failure::usage(error.to_string()).with_code(INTERRUPTED),
+        FoldError::Stopped => CommandFailure::usage(error.to_string()).with_code(INTERRUPTED),
     }
 }
 
-fn not_written(output: &Path, error: &SysError) -> Failure {
+fn not_written(output: &Path, error: &SysError) -> CommandFailure {
     let help = match error.source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             format!("free space beside {}, or name another directory", output.display())
@@ -86,5 +86,5 @@ fn not_written(output: &Path, error: &SysError) -> Failure {
         }
         _ => return failure(error),
     };
-    Failure::usage(error.to_string()).with_help(help)
+    CommandFailure::usage(error.to_string()).with_help(help)
 }

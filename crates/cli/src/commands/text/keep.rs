@@ -3,16 +3,16 @@
 use super::super::apply::unit_program;
 use super::super::signals::stop_flag;
 use super::{file::open, record};
-use crate::args::Keep;
-use crate::failure::{Failure, UNFIT};
+use crate::args::TextKeepArgs;
+use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
-use pagewise_kernel::keep::Keeper;
+use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::{clock, limits};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::plan::{FileKind, HugeFile};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::unit;
-use pagewise_remedy::warmth::{self, Warmed};
+use pagewise_remedy::warmth::{self, WarmedFile};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,33 +26,33 @@ const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: u32 = 63;
 
 /// A file that is kept on huge pages.
-struct Kept {
+struct KeptFile {
     file: HugeFile,
     /// Identity of the file that was filled: another file may take its name.
     identity: Option<(u64, u64)>,
-    held: Option<Held>,
-    pause: Pause,
+    held: Option<LockedCache>,
+    pause: RefillPause,
     /// The last report about it.
     reported: Option<String>,
 }
 
 /// The locked part of a file in the cache.
-struct Held {
-    _keeper: Keeper,
+struct LockedCache {
+    _keeper: CacheKeeper,
     /// Bytes on huge pages when it was filled.
     huge: Bytes,
     /// The file was filled as requested, and everything cached of it is held.
     is_whole: bool,
 }
 
-impl Held {
+impl LockedCache {
     /// Holds the part on huge pages; `None` if there is none.
-    fn from_warmed(file: &HugeFile, done: &Warmed) -> Option<Self> {
+    fn from_warmed(file: &HugeFile, done: &WarmedFile) -> Option<Self> {
         if done.huge_bytes == Bytes(0) {
             return None;
         }
         let room = limits::experiment_memory().map_or(Bytes(0), |limit| limit.bytes);
-        let mut keeper = Keeper::new(room);
+        let mut keeper = CacheKeeper::new(room);
         let is_whole = keeper.hold(Path::new(&file.path)) && done.took_hold();
         Some(Self { _keeper: keeper, huge: done.huge_bytes, is_whole })
     }
@@ -65,13 +65,13 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// When to retry an incomplete fill. A fill reads the whole file, so the pauses get longer.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Pause {
+struct RefillPause {
     /// Rounds left until the next try; `None` if nothing is missing.
     left: Option<u32>,
     last: u32,
 }
 
-impl Pause {
+impl RefillPause {
     fn after(&self, outcome: &CacheOutcome) -> Self {
         match outcome {
             CacheOutcome::Done | CacheOutcome::Already => Self::default(),
@@ -92,15 +92,15 @@ impl Pause {
     }
 }
 
-impl Kept {
-    fn open(path: &Path) -> Result<Self, Failure> {
+impl KeptFile {
+    fn open(path: &Path) -> Result<Self, CommandFailure> {
         let opened = open(path)?;
         let file = std::path::absolute(&opened.path).ok();
         let file = file.and_then(|path| HugeFile::of(&path, FileKind::Code)).ok_or_else(|| {
-            Failure::usage(format!("{} cannot be part of a list of files", path.display()))
+            CommandFailure::usage(format!("{} cannot be part of a list of files", path.display()))
                 .with_help("its path must be UTF-8, without comma and colon")
         })?;
-        Ok(Self { file, identity: None, held: None, pause: Pause::default(), reported: None })
+        Ok(Self { file, identity: None, held: None, pause: RefillPause::default(), reported: None })
     }
 
     /// Moves the file to huge pages if needed, and holds it there. Reports work done and changes of the result.
@@ -117,7 +117,7 @@ impl Kept {
         (self.held, self.identity) = (None, now);
         let done = warmth::warm(&self.file, record);
         self.pause = self.pause.after(&done.outcome);
-        self.held = Held::from_warmed(&self.file, &done);
+        self.held = LockedCache::from_warmed(&self.file, &done);
         let reported = Some(done.report());
         if done.took_ns.is_some() || self.reported != reported {
             terminal::remark(&format!("{}: {}", self.file.path, done.report()));
@@ -131,9 +131,9 @@ impl Kept {
 }
 
 /// Keeps code on huge pages until a signal or the end of the requested time, or prints a unit that does so.
-pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
-    let mut all: Vec<Kept> =
-        args.files.iter().map(|path| Kept::open(path)).collect::<Result<_, _>>()?;
+pub(super) fn run(args: &TextKeepArgs) -> Result<ExitCode, CommandFailure> {
+    let mut all: Vec<KeptFile> =
+        args.files.iter().map(|path| KeptFile::open(path)).collect::<Result<_, _>>()?;
     if args.unit {
         return print_unit(&all);
     }
@@ -143,19 +143,19 @@ pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
     let mut next = Nanos(0);
     while !is_over() {
         if clock::now() >= next {
-            all.iter_mut().for_each(Kept::look);
+            all.iter_mut().for_each(KeptFile::look);
             next = clock::now() + args.every;
         }
         std::thread::sleep(WAIT);
     }
-    let are_held = all.iter().all(Kept::is_held);
+    let are_held = all.iter().all(KeptFile::is_held);
     Ok(ExitCode::from(if are_held { 0 } else { UNFIT }))
 }
 
-fn print_unit(all: &[Kept]) -> Result<ExitCode, Failure> {
+fn print_unit(all: &[KeptFile]) -> Result<ExitCode, CommandFailure> {
     let files: Vec<PathBuf> = all.iter().map(|kept| PathBuf::from(&kept.file.path)).collect();
     let lines = unit::keeping(&unit_program()?, &files).map_err(|why| {
-        Failure::usage(format!("cannot make a systemd unit: {why}"))
+        CommandFailure::usage(format!("cannot make a systemd unit: {why}"))
             .with_help("name the files by other paths")
     })?;
     terminal::print(&(lines.join("\n") + "\n"))?;
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_falls_short_is_tried_less_and_less_often() {
         let short = CacheOutcome::Short { why: String::new() };
-        let mut pause = Pause::default();
+        let mut pause = RefillPause::default();
         let mut rounds = Vec::new();
         for _ in 0..8 {
             pause = pause.after(&short);
@@ -179,7 +179,7 @@ mod tests {
         let refused = CacheOutcome::Refused { why: String::new(), help: String::new() };
         assert!(pause.after(&refused).is_over());
         let mut done = pause.after(&CacheOutcome::Done);
-        assert!(done == Pause::default() && !done.is_over());
+        assert!(done == RefillPause::default() && !done.is_over());
         assert!(pause.after(&short).last == LONGEST_PAUSE);
     }
 }

@@ -10,13 +10,13 @@ mod undo;
 mod warm;
 
 use super::cache::{failure, looked, show};
-use crate::args::{Status, Text, TextVerb};
-use crate::failure::Failure;
+use crate::args::{TextArgs, TextCommand, TextStatusArgs};
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_judge::text::Sizes;
+use pagewise_judge::text::PageSizePair;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::Nanos;
-use pagewise_model::body::Body;
+use pagewise_model::body::RunBody;
 use pagewise_model::run::RunKind;
 use pagewise_model::text_report::TextReport;
 use pagewise_observe::text as observed;
@@ -24,20 +24,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Explains, warms, keeps, folds, collapses or counts code on huge pages.
-pub(super) fn run(args: &Text) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextArgs) -> Result<ExitCode, CommandFailure> {
     match &args.verb {
-        TextVerb::Warm(args) => warm::run(args),
-        TextVerb::Undo(args) => undo::run(args),
-        TextVerb::Keep(args) => keep::run(args),
-        TextVerb::Fold(args) => fold::run(args),
-        TextVerb::Collapse(args) => collapse::run(args),
-        TextVerb::System(args) => system::run(args),
-        TextVerb::Explain(args) => explain::run(args),
-        TextVerb::Status(args) => status(args),
+        TextCommand::Warm(args) => warm::run(args),
+        TextCommand::Undo(args) => undo::run(args),
+        TextCommand::Keep(args) => keep::run(args),
+        TextCommand::Fold(args) => fold::run(args),
+        TextCommand::Collapse(args) => collapse::run(args),
+        TextCommand::System(args) => system::run(args),
+        TextCommand::Explain(args) => explain::run(args),
+        TextCommand::Status(args) => status(args),
     }
 }
 
-fn status(args: &Status) -> Result<ExitCode, Failure> {
+fn status(args: &TextStatusArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
     let found = observed::count_text(args.pid).map_err(|error| match args.pid {
         Some(pid) => explain::no_process(pid, &error),
@@ -48,8 +48,8 @@ fn status(args: &Status) -> Result<ExitCode, Failure> {
 }
 
 /// Prints a report.
-fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
-    show(&looked(RunKind::Text, Body::Text(report), start), json)
+fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), CommandFailure> {
+    show(&looked(RunKind::Text, RunBody::Text(report), start), json)
 }
 
 /// Records a file before its cache is filled again, so that `undo --all` finds it even if this run is killed.
@@ -60,6 +60,6 @@ fn record(path: &Path) {
     }
 }
 
-fn sizes() -> Sizes {
-    Sizes { base: page_size::base(), huge: page_size::huge() }
+fn sizes() -> PageSizePair {
+    PageSizePair { base: page_size::base(), huge: page_size::huge() }
 }

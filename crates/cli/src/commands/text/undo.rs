@@ -1,34 +1,34 @@
 //! `pagewise text undo`
 
 use super::super::cache::{self, exit_code, failure, until_failure};
-use crate::args::Undo;
-use crate::failure::Failure;
+use crate::args::TextUndoArgs;
+use crate::failure::CommandFailure;
 use crate::terminal;
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::clock;
-use pagewise_model::cache::{CacheOutcome, CacheVerb, CachedFile as Reported};
-use pagewise_remedy::record::Record;
+use pagewise_model::cache::{CacheAction, CacheOutcome, FileCacheReport as Reported};
+use pagewise_remedy::record::HugeFileRecord;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Drops files that were moved to huge pages from the page cache: those named, or all recorded ones.
-pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &TextUndoArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
-    let record = Record::own();
-    let Named { files, mut gone, closed } = if args.all {
+    let record = HugeFileRecord::own();
+    let RecordedFiles { files, mut gone, closed } = if args.all {
         let record = record.as_ref().map_err(|why| unrecorded(why.clone()))?;
-        Named::from_paths(record.files().map_err(unrecorded)?)
+        RecordedFiles::from_paths(record.files().map_err(unrecorded)?)
     } else {
-        Named { files: cache::open_all(&args.files)?, ..Named::default() }
+        RecordedFiles { files: cache::open_all(&args.files)?, ..RecordedFiles::default() }
     };
     if !files.is_empty() {
         terminal::complain(cache::EVICTED);
     }
-    let drop = |file: CachedFile| {
+    let drop = |file: PageCacheFile| {
         let path = std::path::absolute(file.path()).unwrap_or_default();
-        let done = cache::one(CacheVerb::Evict, file).map_err(|error| failure(&error))?;
+        let done = cache::one(CacheAction::Evict, file).map_err(|error| failure(&error))?;
         Ok((path, done))
     };
     let (done, failed) = until_failure(files, drop);
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     );
     let files: Vec<Reported> = done.into_iter().map(|(_, reported)| reported).collect();
     let exit = exit_code(files.iter());
-    cache::tell(CacheVerb::Evict, files, start, args.json)?;
+    cache::tell(CacheAction::Evict, files, start, args.json)?;
     if let Ok(record) = record {
         record.forget(&gone).map_err(unrecorded)?;
     }
@@ -46,20 +46,20 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
 
 /// The files in a record.
 #[derive(Default)]
-struct Named {
-    files: Vec<CachedFile>,
+struct RecordedFiles {
+    files: Vec<PageCacheFile>,
     /// Names without anything left to drop.
     gone: BTreeSet<PathBuf>,
     /// Why the other files could not be opened; they stay recorded.
-    closed: Option<Failure>,
+    closed: Option<CommandFailure>,
 }
 
-impl Named {
+impl RecordedFiles {
     fn from_paths(paths: BTreeSet<PathBuf>) -> Self {
         let mut named = Self::default();
         let mut closed = Vec::new();
         for path in paths {
-            match CachedFile::open(&path) {
+            match PageCacheFile::open(&path) {
                 Ok(file) => named.files.push(file),
                 Err(_) if is_nothing(&path) => {
                     named.gone.insert(path);
@@ -70,7 +70,7 @@ impl Named {
         named.closed = closed.first().map(|first| {
             let more = closed.len() - 1;
             let others = if more == 0 { String::new() } else { format!(", and {more} more") };
-            Failure::usage(format!("{first}{others}: not dropped"))
+            CommandFailure::usage(format!("{first}{others}: not dropped"))
                 .with_help("they stay listed: try again as an account that may read them")
         });
         named
@@ -89,6 +89,6 @@ fn is_dropped(reported: &Reported) -> bool {
     matches!(reported.outcome, Some(CacheOutcome::Done | CacheOutcome::Already))
 }
 
-fn unrecorded(why: String) -> Failure {
-    Failure::usage(why).with_help("name the files: pagewise text undo FILE...")
+fn unrecorded(why: String) -> CommandFailure {
+    CommandFailure::usage(why).with_help("name the files: pagewise text undo FILE...")
 }

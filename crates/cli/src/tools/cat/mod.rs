@@ -4,19 +4,19 @@
 
 mod style;
 
-use super::command_line::{Instead, in_full};
-use super::files::{self, Passage};
+use super::command_line::{EarlyExit, in_full};
+use super::files::{self, PassThroughFile};
 use super::message::{quoted, reason, tell};
 use pagewise_kernel::start::restore_pipe_signal;
-use pagewise_lanes::copy::{BUFFER, Memory};
-use pagewise_lanes::{Copy, CopyError, Side};
+use pagewise_lanes::copy::{AlignedBuffer, BUFFER};
+use pagewise_lanes::{CopyError, CopyJob, CopySide};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::process::ExitCode;
-use style::{Style, Styled};
+use style::{CatFormatter, CatStyle};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -65,8 +65,8 @@ const LONG: [&str; 11] = [
 
 /// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
-    style: Style,
+struct CatOptions {
+    style: CatStyle,
     live: bool,
     no_cache: bool,
     files: Vec<OsString>,
@@ -80,9 +80,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
+fn parse(arguments: Vec<OsString>) -> Result<CatOptions, EarlyExit> {
     use lexopt::prelude::{Long, Short, Value};
-    let mut options = Options::default();
+    let mut options = CatOptions::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         let argument = in_full(argument, &LONG)?;
@@ -102,17 +102,17 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
             Short('v') | Long("show-nonprinting") => style.nonprinting = true,
             Long("live") => options.live = true,
             Long("no-cache") => options.no_cache = true,
-            Long("help") => return Err(Instead::Help),
-            Long("version") => return Err(Instead::Version),
+            Long("help") => return Err(EarlyExit::Help),
+            Long("version") => return Err(EarlyExit::Version),
             Value(file) => options.files.push(file),
-            unknown => return Err(Instead::unknown(&unknown)),
+            unknown => return Err(EarlyExit::unknown(&unknown)),
         }
     }
     options.files = files::or_standard_input(options.files);
     Ok(options)
 }
 
-fn concatenate(options: &Options) -> ExitCode {
+fn concatenate(options: &CatOptions) -> ExitCode {
     let output = match files::standard_output() {
         Ok(output) => output,
         Err(error) => {
@@ -129,26 +129,26 @@ fn concatenate(options: &Options) -> ExitCode {
 }
 
 /// Copies all files. Returns whether each could be read, or the error of the output.
-fn all(options: &Options, output: &File) -> io::Result<bool> {
-    let mut styled = Styled::new(options.style);
+fn all(options: &CatOptions, output: &File) -> io::Result<bool> {
+    let mut styled = CatFormatter::new(options.style);
     let mut all_well = true;
     for file in &options.files {
         match one(file, options, &mut styled, output) {
             Ok(()) => {}
-            Err(Failed::Source(error)) => {
+            Err(CatFailure::Source(error)) => {
                 tell("cat", &format!("{}: {}", quoted(file), reason(&error)));
                 all_well = false;
             }
-            Err(Failed::Close(error)) => {
+            Err(CatFailure::Close(error)) => {
                 tell("cat", &format!("closing standard input: {}", reason(&error)));
                 all_well = false;
             }
-            Err(Failed::Sink(error)) => return Err(error),
+            Err(CatFailure::Sink(error)) => return Err(error),
         }
     }
     let mut held = Vec::new();
     styled.finish(&mut held);
-    let mut sink = Passage::new(output, options.no_cache);
+    let mut sink = PassThroughFile::new(output, options.no_cache);
     sink.write_all(&held)?;
     sink.finish()?;
     Ok(all_well)
@@ -156,48 +156,53 @@ fn all(options: &Options, output: &File) -> io::Result<bool> {
 
 /// The failure to copy a file, by side.
 #[derive(Debug)]
-enum Failed {
+enum CatFailure {
     Source(io::Error),
     /// Standard input could not be closed.
     Close(io::Error),
     Sink(io::Error),
 }
 
-impl From<CopyError> for Failed {
+impl From<CopyError> for CatFailure {
     fn from(error: CopyError) -> Self {
         match error.side {
-            Side::Source => Self::Source(error.errno.into()),
-            Side::Sink => Self::Sink(error.errno.into()),
+            CopySide::Source => Self::Source(error.errno.into()),
+            CopySide::Sink => Self::Sink(error.errno.into()),
         }
     }
 }
 
-fn one(name: &OsStr, options: &Options, styled: &mut Styled, output: &File) -> Result<(), Failed> {
-    let input = files::open(name).map_err(Failed::Source)?;
+fn one(
+    name: &OsStr,
+    options: &CatOptions,
+    styled: &mut CatFormatter,
+    output: &File,
+) -> Result<(), CatFailure> {
+    let input = files::open(name).map_err(CatFailure::Source)?;
     refuse_own_output(&input, output)?;
     if options.style.is_plain() {
-        let copy = Copy::new(&input, output).lend();
+        let copy = CopyJob::new(&input, output).lend();
         let copy = if options.live { copy.live().grow_source() } else { copy };
         let copy = if options.no_cache { copy.past_cache() } else { copy };
         copy.run()?;
     } else {
         let [mut source, mut sink] =
-            [&input, output].map(|file| Passage::new(file, options.no_cache));
+            [&input, output].map(|file| PassThroughFile::new(file, options.no_cache));
         style_all(&mut source, styled, &mut sink)?;
     }
-    let failed = if name == files::STANDARD { Failed::Close } else { Failed::Source };
+    let failed = if name == files::STANDARD { CatFailure::Close } else { CatFailure::Source };
     files::close(input).map_err(failed)
 }
 
 /// Copies one file in the requested style.
 fn style_all(
-    input: &mut Passage<'_>,
-    styled: &mut Styled,
-    output: &mut Passage<'_>,
-) -> Result<(), Failed> {
-    let source = |errno: Errno| Failed::Source(errno.into());
-    let sink = |errno: Errno| Failed::Sink(errno.into());
-    let (mut memory, mut out) = (Memory::new(BUFFER), Vec::new());
+    input: &mut PassThroughFile<'_>,
+    styled: &mut CatFormatter,
+    output: &mut PassThroughFile<'_>,
+) -> Result<(), CatFailure> {
+    let source = |errno: Errno| CatFailure::Source(errno.into());
+    let sink = |errno: Errno| CatFailure::Sink(errno.into());
+    let (mut memory, mut out) = (AlignedBuffer::new(BUFFER), Vec::new());
     let chunk = memory.bytes();
     loop {
         match input.read(chunk).map_err(source)? {
@@ -213,17 +218,20 @@ fn style_all(
 
 /// Refuses to copy a file into itself, which would fill the disk. Reading at or beyond the write position is
 /// allowed: that copy ends.
-fn refuse_own_output(mut input: &File, mut output: &File) -> Result<(), Failed> {
+fn refuse_own_output(mut input: &File, mut output: &File) -> Result<(), CatFailure> {
     let Ok(found) = input.metadata() else { return Ok(()) };
     if !files::is_output(&found, output) {
         return Ok(());
     }
     let is_appended = fcntl_getfl(output).is_ok_and(|flags| flags.contains(OFlags::APPEND));
-    let read_at = input.stream_position().map_err(Failed::Source)?;
-    let written_at =
-        if is_appended { found.len() } else { output.stream_position().map_err(Failed::Sink)? };
+    let read_at = input.stream_position().map_err(CatFailure::Source)?;
+    let written_at = if is_appended {
+        found.len()
+    } else {
+        output.stream_position().map_err(CatFailure::Sink)?
+    };
     if read_at < found.len() && read_at < written_at {
-        return Err(Failed::Source(io::Error::other("input file is output file")));
+        return Err(CatFailure::Source(io::Error::other("input file is output file")));
     }
     Ok(())
 }
@@ -232,7 +240,7 @@ fn refuse_own_output(mut input: &File, mut output: &File) -> Result<(), Failed> 
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Options, Instead> {
+    fn parsed(words: &[&str]) -> Result<CatOptions, EarlyExit> {
         parse(words.iter().map(OsString::from).collect())
     }
 
@@ -247,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_named() {
-        let wrong = |text: &str| Err(Instead::wrong(text));
+        let wrong = |text: &str| Err(EarlyExit::wrong(text));
         assert_eq!(parsed(&["-z"]), wrong("invalid option -- 'z'"));
         assert_eq!(parsed(&["--colour"]), wrong("unrecognized option '--colour'"));
     }

@@ -7,7 +7,7 @@ use std::io::Write;
 
 /// The options that change what is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct CatStyle {
     /// `-n`, and `-b`: number lines.
     pub(super) number: bool,
     /// `-b`: number only non-empty lines.
@@ -22,7 +22,7 @@ pub(super) struct Style {
     pub(super) nonprinting: bool,
 }
 
-impl Style {
+impl CatStyle {
     /// Whether bytes pass through unchanged.
     pub(super) fn is_plain(self) -> bool {
         self == Self::default()
@@ -31,7 +31,7 @@ impl Style {
 
 /// Position of the output within its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum LinePosition {
     /// At a line's start, after this number of empty lines (2 means two or more).
     Start(u8),
     /// Within a line.
@@ -40,18 +40,18 @@ enum At {
 
 /// The state between chunks.
 #[derive(Debug)]
-pub(super) struct Styled {
-    style: Style,
-    at: At,
+pub(super) struct CatFormatter {
+    style: CatStyle,
+    at: LinePosition,
     line: u64,
     /// The last byte read was a carriage return, and the next one is not known yet.
     return_held: bool,
 }
 
-impl Styled {
+impl CatFormatter {
     /// At the start of the first file.
-    pub(super) fn new(style: Style) -> Self {
-        Self { style, at: At::Start(0), line: 0, return_held: false }
+    pub(super) fn new(style: CatStyle) -> Self {
+        Self { style, at: LinePosition::Start(0), line: 0, return_held: false }
     }
 
     /// Appends `chunk` to `out` in the requested style.
@@ -80,9 +80,9 @@ impl Styled {
 
     fn end_line(&mut self, out: &mut Vec<u8>) {
         match self.at {
-            At::Within => self.at = At::Start(0),
-            At::Start(empty) => {
-                self.at = At::Start((empty + 1).min(2));
+            LinePosition::Within => self.at = LinePosition::Start(0),
+            LinePosition::Start(empty) => {
+                self.at = LinePosition::Start((empty + 1).min(2));
                 if self.style.squeeze && empty >= 1 {
                     return;
                 }
@@ -101,8 +101,8 @@ impl Styled {
     }
 
     fn start_line(&mut self, out: &mut Vec<u8>) {
-        if self.at != At::Within {
-            self.at = At::Within;
+        if self.at != LinePosition::Within {
+            self.at = LinePosition::Within;
             if self.style.number {
                 self.number(out);
             }
@@ -142,8 +142,8 @@ fn show_nonprinting(byte: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn shown(style: Style, chunks: &[&[u8]]) -> String {
-        let (mut styled, mut out) = (Styled::new(style), Vec::new());
+    fn shown(style: CatStyle, chunks: &[&[u8]]) -> String {
+        let (mut styled, mut out) = (CatFormatter::new(style), Vec::new());
         for chunk in chunks {
             styled.show(chunk, &mut out);
         }
@@ -153,29 +153,29 @@ mod tests {
 
     #[test]
     fn numbers_go_on_and_blank_lines_count_only_for_n() {
-        let number = Style { number: true, ..Style::default() };
+        let number = CatStyle { number: true, ..CatStyle::default() };
         assert_eq!(shown(number, &[b"a\n\nb"]), "     1\ta\n     2\t\n     3\tb");
         assert_eq!(shown(number, &[b"a", b"b\nc"]), "     1\tab\n     2\tc");
-        let nonblank = Style { nonblank: true, ..number };
+        let nonblank = CatStyle { nonblank: true, ..number };
         assert_eq!(shown(nonblank, &[b"a\n\nb"]), "     1\ta\n\n     2\tb");
     }
 
     #[test]
     fn squeezing_leaves_one_empty_line() {
-        let squeeze = Style { squeeze: true, ..Style::default() };
+        let squeeze = CatStyle { squeeze: true, ..CatStyle::default() };
         assert_eq!(shown(squeeze, &[b"\n\n\na\n", b"\n\n", b"\nb\n"]), "\na\n\nb\n");
     }
 
     #[test]
     fn a_return_before_the_end_shows_only_there() {
-        let ends = Style { ends: true, ..Style::default() };
+        let ends = CatStyle { ends: true, ..CatStyle::default() };
         assert_eq!(shown(ends, &[b"a\r", b"\nb\rc\n"]), "a^M$\nb\rc$\n");
         assert_eq!(shown(ends, &[b"a\r"]), "a\r");
     }
 
     #[test]
     fn all_bytes_have_their_signs() {
-        let all = Style { ends: true, tabs: true, nonprinting: true, ..Style::default() };
+        let all = CatStyle { ends: true, tabs: true, nonprinting: true, ..CatStyle::default() };
         assert_eq!(
             shown(all, &[b"\0\t\x1f \x7f\x80\x9f\xa0\xfe\xff\n"]),
             "^@^I^_ ^?M-^@M-^_M- M-~M-^?$\n"

@@ -10,14 +10,14 @@ const STEPS: u64 = 10;
 
 /// A limit in bytes per second.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct RateLimit {
     rate: u64,
     since: Instant,
     /// Bytes moved at `since`.
     base: u64,
 }
 
-impl Allowance {
+impl RateLimit {
     /// Starts now; the `moved` bytes so far do not count.
     pub(super) fn new(rate: u64, moved: u64) -> Self {
         Self { rate, since: Instant::now(), base: moved }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn the_rate_is_kept_and_pauses_are_not_made_up() {
         for rate in [1, 7, 1000, 1 << 20, 10 << 30] {
-            let mut allowance = Allowance::new(rate, 0);
+            let mut allowance = RateLimit::new(rate, 0);
             let start = allowance.since;
             let mut moved = 0;
             for tick in 0..4000 {

@@ -4,23 +4,23 @@
 //! reads them if it is set.
 
 use super::super::message::tell;
-use super::options::Options;
+use super::options::MeterOptions;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The options of this meter.
 #[derive(Debug)]
-pub(super) struct Control {
-    options: RwLock<Arc<Options>>,
+pub(super) struct MeterControl {
+    options: RwLock<Arc<MeterOptions>>,
     /// Whether they have changed since the data thread last read them.
     pub(super) is_new: AtomicBool,
     /// Whether the cursor is in a line that the display has drawn.
     pub(super) is_in_line: AtomicBool,
 }
 
-impl Control {
-    pub(super) fn new(options: Options) -> Self {
+impl MeterControl {
+    pub(super) fn new(options: MeterOptions) -> Self {
         let (is_new, is_in_line) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { options: RwLock::new(Arc::new(options)), is_new, is_in_line }
     }
@@ -34,12 +34,12 @@ impl Control {
     }
 
     /// The options in force.
-    pub(super) fn options(&self) -> Arc<Options> {
+    pub(super) fn options(&self) -> Arc<MeterOptions> {
         Arc::clone(&self.options.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the options in force.
-    pub(super) fn set(&self, options: Options) {
+    pub(super) fn set(&self, options: MeterOptions) {
         *self.options.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
         self.is_new.store(true, Relaxed);
     }

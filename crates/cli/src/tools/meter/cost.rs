@@ -5,7 +5,7 @@
 //! of the thread that moves the data, for either side (`voluntary_ctxt_switches` of the main thread,
 //! proc(5)). Reading both costs some 20 us at each display update, and never delays the data.
 
-use super::flow::Tally;
+use super::flow::MeterTally;
 use pagewise_kernel::proc::status;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MOST_OF_IT: f64 = 0.6;
 
 /// The cost so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Cost {
+pub(super) struct MeterCost {
     pub(super) bytes: u64,
     pub(super) by_reference_bytes: u64,
     pub(super) cpu_s: f64,
@@ -24,9 +24,9 @@ pub(super) struct Cost {
     pub(super) sink_ns: u64,
 }
 
-impl Cost {
+impl MeterCost {
     /// Reads the cost now.
-    pub(super) fn now(tally: &Tally) -> Self {
+    pub(super) fn now(tally: &MeterTally) -> Self {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         Self {
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_number() {
-        let text = Cost::default().summary(Duration::from_secs(1));
+        let text = MeterCost::default().summary(Duration::from_secs(1));
         assert!(text.contains("-- CPU-seconds/GiB; -- wake-ups/GiB; --% by reference"), "{text}");
-        assert_eq!(Cost::default().waits_for(), None);
+        assert_eq!(MeterCost::default().waits_for(), None);
     }
 
     #[test]
     fn the_side_that_takes_most_is_named() {
-        let cost = Cost {
+        let cost = MeterCost {
             bytes: 1 << 30,
             by_reference_bytes: 1 << 29,
             cpu_s: 0.25,
@@ -117,7 +117,7 @@ mod tests {
             "1.000 GiB in 0.500 s; 0.250 CPU-seconds/GiB; 7 wake-ups/GiB; 50% by reference; \
              source 90% of the time, sink 10%: waits for the producer\n"
         );
-        assert_eq!(Cost { sink_ns: 9000, ..cost }.waits_for(), Some("consumer"));
-        assert_eq!(Cost { sink_ns: 900, ..cost }.waits_for(), None);
+        assert_eq!(MeterCost { sink_ns: 9000, ..cost }.waits_for(), Some("consumer"));
+        assert_eq!(MeterCost { sink_ns: 900, ..cost }.waits_for(), None);
     }
 }

@@ -23,7 +23,7 @@ const ENTRY: u64 = 11;
 
 /// A line on the terminal.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TerminalLine {
     list: File,
     path: PathBuf,
     /// Number of lines above it.
@@ -67,7 +67,7 @@ fn alive(list: &File) -> io::Result<usize> {
     Ok(text.lines().map(str::trim).filter(is_alive).count())
 }
 
-impl Place {
+impl TerminalLine {
     /// Takes the next line of this process's terminal.
     pub(super) fn take() -> io::Result<Self> {
         Self::take_in(list_path()?, &mut io::stderr())
@@ -122,8 +122,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list");
         let mut screen = Vec::new();
-        let first = Place::take_in(path.clone(), &mut screen).unwrap();
-        let second = Place::take_in(path.clone(), &mut screen).unwrap();
+        let first = TerminalLine::take_in(path.clone(), &mut screen).unwrap();
+        let second = TerminalLine::take_in(path.clone(), &mut screen).unwrap();
         second.draw("b", &mut screen).unwrap();
         first.draw("a", &mut screen).unwrap();
         let text = String::from_utf8(screen).unwrap();
@@ -140,11 +140,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list");
         std::fs::write(&path, "4194305   \n         0\n").unwrap();
-        let place = Place::take_in(path.clone(), &mut io::sink()).unwrap();
+        let place = TerminalLine::take_in(path.clone(), &mut io::sink()).unwrap();
         assert_eq!(place.above, 0);
         place.leave().unwrap();
         std::os::unix::fs::symlink(directory.path().join("other"), &path).unwrap();
-        assert!(Place::take_in(path, &mut io::sink()).is_err());
+        assert!(TerminalLine::take_in(path, &mut io::sink()).is_err());
         assert!(!directory.path().join("other").exists());
     }
 }

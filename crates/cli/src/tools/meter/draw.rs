@@ -2,11 +2,11 @@
 //! error. It never touches the data's descriptors.
 
 use super::super::message::{reason, tell};
-use super::control::Control;
-use super::cost::Cost;
-use super::cursor::Place;
-use super::gauge::{self, Moment};
-use super::options::{Form, Options, Unit};
+use super::control::MeterControl;
+use super::cost::MeterCost;
+use super::cursor::TerminalLine;
+use super::gauge::{self, MeterMoment};
+use super::options::{MeterForm, MeterOptions, ProgressUnit};
 use pagewise_kernel::proc::own_group;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The known figures at one moment, for any way of moving the data.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Figures {
+pub(super) struct MeterFigures {
     /// Bytes or lines so far.
     pub(super) done: u64,
     /// Nanoseconds spent on either side.
@@ -25,17 +25,17 @@ pub(super) struct Figures {
     pub(super) sink_ns: u64,
     pub(super) last_written: Vec<u8>,
     /// The cost of moving the data, if the output form shows it.
-    pub(super) cost: Option<Cost>,
+    pub(super) cost: Option<MeterCost>,
 }
 
 /// The state of a display.
 #[derive(Debug)]
-pub(super) struct Display<'a> {
-    control: &'a Control,
+pub(super) struct MeterDisplay<'a> {
+    control: &'a MeterControl,
     /// The options of this update.
-    options: Arc<Options>,
+    options: Arc<MeterOptions>,
     /// This meter's line beside those of other meters; `None` without `-c`.
-    place: Option<Place>,
+    place: Option<TerminalLine>,
     start: Instant,
     /// Samples within the window of the average, oldest first.
     past: VecDeque<(Instant, u64)>,
@@ -44,14 +44,14 @@ pub(super) struct Display<'a> {
     beat: usize,
     /// Bytes or lines done before the start.
     base: u64,
-    rates: Rates,
+    rates: RateStatistics,
     /// Columns of the last line, which the next one must cover.
     drawn: usize,
 }
 
 /// Rates of all intervals, for `--stats`.
 #[derive(Debug, Default)]
-struct Rates {
+struct RateStatistics {
     count: u64,
     sum: f64,
     squares: f64,
@@ -59,7 +59,7 @@ struct Rates {
     most: f64,
 }
 
-impl Rates {
+impl RateStatistics {
     fn add(&mut self, rate: f64) {
         self.least = if self.count == 0 { rate } else { self.least.min(rate) };
         self.most = self.most.max(rate);
@@ -77,18 +77,18 @@ impl Rates {
 }
 
 /// A line beside other meters, if requested and if lines are drawn.
-fn place(options: &Options) -> Option<Place> {
+fn place(options: &MeterOptions) -> Option<TerminalLine> {
     let is_drawn =
-        options.form == Form::Line && (options.forces || std::io::stderr().is_terminal());
+        options.form == MeterForm::Line && (options.forces || std::io::stderr().is_terminal());
     if !options.has_place || !is_drawn {
         return None;
     }
     let reported = |error| tell("meter", &format!("--cursor: {}", reason(&error)));
-    Place::take().map_err(reported).ok()
+    TerminalLine::take().map_err(reported).ok()
 }
 
 /// The width of the terminal; 80 columns if there is none.
-fn width(options: &Options) -> usize {
+fn width(options: &MeterOptions) -> usize {
     let of_terminal = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| size.ws_col);
     let columns = options.width.or(of_terminal.filter(|columns| *columns > 0)).unwrap_or(80);
     usize::from(columns).max(1)
@@ -107,8 +107,8 @@ fn is_in_front() -> bool {
     }
 }
 
-impl<'a> Display<'a> {
-    pub(super) fn new(control: &'a Control, start: Instant) -> Self {
+impl<'a> MeterDisplay<'a> {
+    pub(super) fn new(control: &'a MeterControl, start: Instant) -> Self {
         let options = control.options();
         Self {
             control,
@@ -120,7 +120,7 @@ impl<'a> Display<'a> {
             sides: (0, 0),
             beat: 0,
             base: 0,
-            rates: Rates::default(),
+            rates: RateStatistics::default(),
             drawn: 0,
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Display<'a> {
     }
 
     /// Draws the current figures.
-    pub(super) fn draw(&mut self, figures: &Figures) {
+    pub(super) fn draw(&mut self, figures: &MeterFigures) {
         self.options = self.control.options();
         let moment = self.moment(figures, Instant::now());
         if moment.elapsed >= self.options.delay {
@@ -148,7 +148,7 @@ impl<'a> Display<'a> {
     }
 
     /// Draws the last figures and ends the line.
-    pub(super) fn finish(&mut self, figures: &Figures) {
+    pub(super) fn finish(&mut self, figures: &MeterFigures) {
         self.options = self.control.options();
         let mut moment = self.moment(figures, Instant::now());
         let seconds = moment.elapsed.as_secs_f64();
@@ -161,10 +161,10 @@ impl<'a> Display<'a> {
             self.write(&moment, figures, true);
         }
         // On failure, the next meter cleans up: it sees that this process has ended.
-        let _left = self.place.take().map(Place::leave);
+        let _left = self.place.take().map(TerminalLine::leave);
     }
 
-    fn moment(&mut self, figures: &Figures, now: Instant) -> Moment {
+    fn moment(&mut self, figures: &MeterFigures, now: Instant) -> MeterMoment {
         let since_last = now.duration_since(self.last.0).as_secs_f64();
         let rate = figures.done.saturating_sub(self.last.1) as f64 / since_last.max(1e-9);
         // A short last interval says little about the rate.
@@ -182,7 +182,7 @@ impl<'a> Display<'a> {
         let sink = figures.sink_ns.saturating_sub(self.sides.1) as f64;
         self.sides = (figures.source_ns, figures.sink_ns);
         self.beat += 1;
-        Moment {
+        MeterMoment {
             done: figures.done,
             elapsed: now.duration_since(self.start),
             rate,
@@ -199,14 +199,14 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn write(&mut self, moment: &Moment, figures: &Figures, is_last: bool) {
+    fn write(&mut self, moment: &MeterMoment, figures: &MeterFigures, is_last: bool) {
         let options = &self.options;
         let text = match options.form {
-            Form::Quiet => return,
-            Form::Numeric => format!("{}\n", numeric(options, moment)),
-            Form::Json => format!("{}\n", json(options, moment, figures.cost, is_last)),
-            Form::Line if !options.forces && !is_in_front() => return,
-            Form::Line => {
+            MeterForm::Quiet => return,
+            MeterForm::Numeric => format!("{}\n", numeric(options, moment)),
+            MeterForm::Json => format!("{}\n", json(options, moment, figures.cost, is_last)),
+            MeterForm::Line if !options.forces && !is_in_front() => return,
+            MeterForm::Line => {
                 let end = if is_last { "\n" } else { "" };
                 let line = gauge::line(options, moment, width(options));
                 if let Some(place) = &self.place {
@@ -241,18 +241,18 @@ impl<'a> Display<'a> {
 
 /// The line of `-n`: the figures requested by `-t`, `-b` and `-r`, else the percentage, or the count if the
 /// size is unknown.
-fn numeric(options: &Options, moment: &Moment) -> String {
+fn numeric(options: &MeterOptions, moment: &MeterMoment) -> String {
     let shown = options.shown;
     let mut figures = Vec::new();
     if shown.timer {
         figures.push(format!("{:.4}", moment.elapsed.as_secs_f64()));
     }
     if shown.bytes {
-        let factor = if options.unit == Unit::Bits { 8 } else { 1 };
+        let factor = if options.unit == ProgressUnit::Bits { 8 } else { 1 };
         figures.push((moment.done * factor).to_string());
     }
     if shown.rate {
-        let factor = if options.unit == Unit::Bits { 8.0 } else { 1.0 };
+        let factor = if options.unit == ProgressUnit::Bits { 8.0 } else { 1.0 };
         figures.push(format!("{:.4}", moment.rate * factor));
     }
     if !shown.bytes && !shown.rate {
@@ -262,8 +262,13 @@ fn numeric(options: &Options, moment: &Moment) -> String {
 }
 
 /// One JSON object; keys end in their unit.
-fn json(options: &Options, moment: &Moment, cost: Option<Cost>, is_last: bool) -> String {
-    let per = if options.unit == Unit::Lines { "lines" } else { "bytes" };
+fn json(
+    options: &MeterOptions,
+    moment: &MeterMoment,
+    cost: Option<MeterCost>,
+    is_last: bool,
+) -> String {
+    let per = if options.unit == ProgressUnit::Lines { "lines" } else { "bytes" };
     let mut object = serde_json::json!({
         "elapsed_s": moment.elapsed.as_secs_f64(),
         per: moment.done,
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn rates_have_their_spread() {
-        let mut rates = Rates::default();
+        let mut rates = RateStatistics::default();
         [1.0, 3.0].iter().for_each(|rate| rates.add(*rate));
         assert_eq!((rates.least, rates.most), (1.0, 3.0));
         assert_eq!(rates.centre(), (2.0, 1.0));
@@ -304,11 +309,15 @@ mod tests {
 
     #[test]
     fn numbers_are_what_was_asked_for() {
-        let options = Options { size: Some(400), ..Options::default() };
-        let moment =
-            Moment { done: 100, rate: 50.0, elapsed: Duration::from_secs(2), ..Moment::default() };
+        let options = MeterOptions { size: Some(400), ..MeterOptions::default() };
+        let moment = MeterMoment {
+            done: 100,
+            rate: 50.0,
+            elapsed: Duration::from_secs(2),
+            ..MeterMoment::default()
+        };
         assert_eq!(numeric(&options, &moment), "25");
-        assert_eq!(numeric(&Options::default(), &moment), "100");
+        assert_eq!(numeric(&MeterOptions::default(), &moment), "100");
         let mut options = options;
         (options.shown.bytes, options.shown.timer) = (true, true);
         assert_eq!(numeric(&options, &moment), "2.0000 100");
@@ -316,9 +325,10 @@ mod tests {
 
     #[test]
     fn json_names_its_units() {
-        let options = Options { name: Some("a\"b".to_owned()), ..Options::default() };
-        let cost = Cost { bytes: 1 << 30, cpu_s: 0.5, ..Cost::default() };
-        let text = json(&options, &Moment { done: 7, ..Moment::default() }, Some(cost), true);
+        let options = MeterOptions { name: Some("a\"b".to_owned()), ..MeterOptions::default() };
+        let cost = MeterCost { bytes: 1 << 30, cpu_s: 0.5, ..MeterCost::default() };
+        let text =
+            json(&options, &MeterMoment { done: 7, ..MeterMoment::default() }, Some(cost), true);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             (&value["cpu_s_per_gib"], &value["by_reference_share"]),

@@ -5,14 +5,16 @@
 //! side is to be shown, data goes through a private pipe. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in
 //! memory, so they use read and write.
 
-use super::super::files::{self, Passage};
+use super::super::files::{self, PassThroughFile};
 use super::super::message::{quoted, reason};
-use super::allowance::Allowance;
-use super::control::Control;
+use super::allowance::RateLimit;
+use super::control::MeterControl;
 use super::gauge;
-use super::options::{Options, Unit};
-use pagewise_lanes::copy::{BUFFER, Memory};
-use pagewise_lanes::{Copy, CopyError, End, Kind, Side, Step, Way};
+use super::options::{MeterOptions, ProgressUnit};
+use pagewise_lanes::copy::{AlignedBuffer, BUFFER};
+use pagewise_lanes::{
+    CopyError, CopyJob, CopyRoute, CopySide, CopyStep, DescriptorEnd, DescriptorKind,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -37,7 +39,7 @@ const SECTOR: u64 = 512;
 
 /// Running totals, which the display reads during the transfer.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct MeterTally {
     pub(super) bytes: AtomicU64,
     pub(super) lines: AtomicU64,
     pub(super) source_ns: AtomicU64,
@@ -50,13 +52,13 @@ pub(super) struct Tally {
     pub(super) last_written: Mutex<Vec<u8>>,
 }
 
-impl Tally {
-    fn add(&self, bytes: u64, way: Way, source: Duration, sink: Duration) {
+impl MeterTally {
+    fn add(&self, bytes: u64, way: CopyRoute, source: Duration, sink: Duration) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.bytes.fetch_add(bytes, Relaxed);
         self.source_ns.fetch_add(ns(source), Relaxed);
         self.sink_ns.fetch_add(ns(sink), Relaxed);
-        if way != Way::ReadWrite {
+        if way != CopyRoute::ReadWrite {
             self.spliced.fetch_add(bytes, Relaxed);
         }
         self.first.get_or_init(Instant::now);
@@ -71,14 +73,23 @@ impl Tally {
 }
 
 /// Moves all inputs to `output`; returns pv's exit bits.
-pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
+pub(super) fn run(control: &MeterControl, output: &File, tally: &MeterTally) -> u8 {
     let options = control.options();
-    let allowance = options.rate_limit.map(|rate| Allowance::new(rate, 0));
+    let allowance = options.rate_limit.map(|rate| RateLimit::new(rate, 0));
     let names = options.files.clone();
     let (has_reported, has_opened, bits) = (false, false, 0);
-    let sink = Passage::new(output, options.no_cache);
-    let mut flow =
-        Flow { control, options, output, sink, tally, allowance, has_reported, has_opened, bits };
+    let sink = PassThroughFile::new(output, options.no_cache);
+    let mut flow = MeterFlow {
+        control,
+        options,
+        output,
+        sink,
+        tally,
+        allowance,
+        has_reported,
+        has_opened,
+        bits,
+    };
     for name in &names {
         if !flow.one(name) {
             break;
@@ -101,22 +112,22 @@ pub(super) fn refusal(name: &OsStr, found: io::Result<Metadata>, output: &File) 
 }
 
 /// State of the transfer over all inputs.
-struct Flow<'a> {
-    control: &'a Control,
+struct MeterFlow<'a> {
+    control: &'a MeterControl,
     /// The options when last read.
-    options: Arc<Options>,
+    options: Arc<MeterOptions>,
     output: &'a File,
     /// The output, for bytes that pass through this process.
-    sink: Passage<'a>,
-    tally: &'a Tally,
-    allowance: Option<Allowance>,
+    sink: PassThroughFile<'a>,
+    tally: &'a MeterTally,
+    allowance: Option<RateLimit>,
     /// A read error of this input was already reported.
     has_reported: bool,
     has_opened: bool,
     bits: u8,
 }
 
-impl Flow<'_> {
+impl MeterFlow<'_> {
     /// Moves one input. Returns false if no later one can be moved.
     fn one(&mut self, name: &OsStr) -> bool {
         let input = match files::open(name) {
@@ -137,19 +148,19 @@ impl Flow<'_> {
         loop {
             match self.pass(&input) {
                 Ok(()) => return true,
-                Err(error) if error.side == Side::Source && self.skips(&input, error) => {}
+                Err(error) if error.side == CopySide::Source && self.skips(&input, error) => {}
                 // The reader closed the pipe: it has all it wants.
-                Err(error) if error.side == Side::Sink && error.errno == Errno::PIPE => {
+                Err(error) if error.side == CopySide::Sink && error.errno == Errno::PIPE => {
                     return false;
                 }
                 Err(error) => {
                     self.bits |= NOT_MOVED;
                     let side = match error.side {
-                        Side::Source => quoted(name),
-                        Side::Sink => "write error".to_owned(),
+                        CopySide::Source => quoted(name),
+                        CopySide::Sink => "write error".to_owned(),
                     };
                     self.control.tell(&format!("{side}: {}", reason(&error.errno.into())));
-                    return error.side == Side::Source;
+                    return error.side == CopySide::Source;
                 }
             }
         }
@@ -169,7 +180,7 @@ impl Flow<'_> {
         let is_past = self.write(&zeroes[..count as usize]).is_ok()
             && input.seek(SeekFrom::Start(at + count)).is_ok();
         if is_past {
-            self.tally.add(count, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
+            self.tally.add(count, CopyRoute::ReadWrite, Duration::ZERO, Duration::ZERO);
             if !std::mem::replace(&mut self.has_reported, self.options.tells_once) {
                 let why = reason(&Errno::IO.into());
                 self.control.tell(&format!("skipped {count} bytes at {at}: {why}"));
@@ -181,7 +192,7 @@ impl Flow<'_> {
 
     fn pass(&mut self, input: &File) -> Result<(), CopyError> {
         let options = &self.options;
-        let needs_bytes = options.unit == Unit::Lines
+        let needs_bytes = options.unit == ProgressUnit::Lines
             || options.last_written.is_some()
             || options.copies
             || options.syncs
@@ -192,13 +203,13 @@ impl Flow<'_> {
     /// Bytes or lines that may be moved now; sleeps until there are some. `None` at the limit.
     fn room(&mut self) -> Option<u64> {
         let moved = match self.options.unit {
-            Unit::Lines => self.tally.lines.load(Relaxed),
-            Unit::Bytes | Unit::Bits => self.tally.bytes.load(Relaxed),
+            ProgressUnit::Lines => self.tally.lines.load(Relaxed),
+            ProgressUnit::Bytes | ProgressUnit::Bits => self.tally.bytes.load(Relaxed),
         };
         if self.control.is_new.swap(false, Relaxed) {
             let before = std::mem::replace(&mut self.options, self.control.options());
             if before.rate_limit != self.options.rate_limit {
-                self.allowance = self.options.rate_limit.map(|rate| Allowance::new(rate, moved));
+                self.allowance = self.options.rate_limit.map(|rate| RateLimit::new(rate, moved));
             }
         }
         let size = self.options.size.filter(|_| self.options.stops);
@@ -210,12 +221,13 @@ impl Flow<'_> {
     }
 
     fn by_reference(&mut self, input: &File) -> Result<(), CopyError> {
-        let is_pipe = |end: &File| End::of(end).is_ok_and(|end| end.kind == Kind::Pipe);
+        let is_pipe =
+            |end: &File| DescriptorEnd::of(end).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
         let has_pipe = is_pipe(input) || is_pipe(self.output);
         while let Some(room) = self.room() {
             let tally = self.tally;
             let is_new = &self.control.is_new;
-            let mut copy = Copy::new(input, self.output).limit(room).until(is_new);
+            let mut copy = CopyJob::new(input, self.output).limit(room).until(is_new);
             if self.options.live {
                 copy = copy.live().grow_source();
             } else if has_pipe {
@@ -229,7 +241,7 @@ impl Flow<'_> {
             }
             let mut before = 0;
             let copied = copy.run_watched(|step| {
-                let Step { moved, way, source, sink } = step;
+                let CopyStep { moved, way, source, sink } = step;
                 tally.add(moved - before, way, source, sink);
                 before = moved;
             })?;
@@ -242,19 +254,21 @@ impl Flow<'_> {
 
     fn by_hand(&mut self, input: &File) -> Result<(), CopyError> {
         let size = self.options.buffer.unwrap_or(BUFFER);
-        let mut memory = Memory::new(size);
+        let mut memory = AlignedBuffer::new(size);
         let buffer = memory.bytes();
-        let mut source_file = Passage::new(input, self.options.no_cache);
+        let mut source_file = PassThroughFile::new(input, self.options.no_cache);
         while let Some(room) = self.room() {
             let most = match self.options.unit {
                 // The bytes of a line are known only after reading.
-                Unit::Lines => size,
-                Unit::Bytes | Unit::Bits => usize::try_from(room).map_or(size, |n| n.min(size)),
+                ProgressUnit::Lines => size,
+                ProgressUnit::Bytes | ProgressUnit::Bits => {
+                    usize::try_from(room).map_or(size, |n| n.min(size))
+                }
             };
             let start = Instant::now();
             let n = source_file
                 .read(&mut buffer[..most])
-                .map_err(|errno| self.error(Side::Source, "read", errno))?;
+                .map_err(|errno| self.error(CopySide::Source, "read", errno))?;
             if n == 0 {
                 break;
             }
@@ -269,13 +283,13 @@ impl Flow<'_> {
                 self.account(now, std::mem::take(&mut source), start.elapsed())?;
             }
         }
-        source_file.finish().map_err(|errno| self.error(Side::Source, "lseek", errno))
+        source_file.finish().map_err(|errno| self.error(CopySide::Source, "lseek", errno))
     }
 
     /// Length of the part of `bytes` that holds at most `room` bytes or lines.
     fn fitting(&self, bytes: &[u8], room: u64) -> usize {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if self.options.unit != Unit::Lines {
+        if self.options.unit != ProgressUnit::Lines {
             return room.min(bytes.len());
         }
         let mut ends = bytes.iter().enumerate().filter(|(_, byte)| self.ends_line(**byte));
@@ -288,8 +302,8 @@ impl Flow<'_> {
 
     /// Counts the written bytes; with `-Y`, syncs them to the disk.
     fn account(&self, bytes: &[u8], source: Duration, sink: Duration) -> Result<(), CopyError> {
-        self.tally.add(bytes.len() as u64, Way::ReadWrite, source, sink);
-        if self.options.unit == Unit::Lines {
+        self.tally.add(bytes.len() as u64, CopyRoute::ReadWrite, source, sink);
+        if self.options.unit == ProgressUnit::Lines {
             let lines = bytes.iter().filter(|byte| self.ends_line(**byte)).count();
             self.tally.lines.fetch_add(lines as u64, Relaxed);
         }
@@ -298,19 +312,19 @@ impl Flow<'_> {
         }
         match self.options.syncs.then(|| rustix::fs::fdatasync(self.output)) {
             Some(Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT))) => {
-                Err(self.error(Side::Sink, "fdatasync", errno))
+                Err(self.error(CopySide::Sink, "fdatasync", errno))
             }
             // Pipes and devices cannot be synced.
             _ => Ok(()),
         }
     }
 
-    fn error(&self, side: Side, call: &'static str, errno: Errno) -> CopyError {
+    fn error(&self, side: CopySide, call: &'static str, errno: Errno) -> CopyError {
         CopyError { side, call, errno, moved: self.tally.bytes.load(Relaxed) }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         let written = self.sink.write_all(bytes);
-        written.map_err(|errno| self.error(Side::Sink, "write", errno))
+        written.map_err(|errno| self.error(CopySide::Sink, "write", errno))
     }
 }

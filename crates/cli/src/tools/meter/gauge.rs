@@ -4,13 +4,13 @@
 //! and a unit of 1024 (1000 with `-k`). Times are h:mm:ss, rates per second. Unknown values are shown as
 //! `--`, never as 0.
 
-use super::options::{Form, Options, Shown, Unit};
-use super::value::Bar;
+use super::options::{LineParts, MeterForm, MeterOptions, ProgressUnit};
+use super::value::BarStyle;
 use std::time::Duration;
 
 /// The known figures at one moment.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Moment {
+pub(super) struct MeterMoment {
     /// Bytes or lines so far.
     pub(super) done: u64,
     pub(super) elapsed: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Moment {
 }
 
 /// The line, cut to `width` columns.
-pub(super) fn line(options: &Options, moment: &Moment, width: usize) -> String {
+pub(super) fn line(options: &MeterOptions, moment: &MeterMoment, width: usize) -> String {
     let layout = options.format.clone().unwrap_or_else(|| layout(options));
     let parts = parts(&layout);
     let fixed: usize =
@@ -39,8 +39,8 @@ pub(super) fn line(options: &Options, moment: &Moment, width: usize) -> String {
 }
 
 /// The format that the display options stand for.
-fn layout(options: &Options) -> String {
-    let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = options.shown;
+fn layout(options: &MeterOptions) -> String {
+    let LineParts { bytes, timer, rate, average, sides, bar, eta, finish } = options.shown;
     let wanted = [
         (options.name.is_some(), "%N"),
         (bytes, "%b"),
@@ -58,13 +58,13 @@ fn layout(options: &Options) -> String {
 }
 
 /// Whether the output shows the time spent on either side.
-pub(super) fn tells_sides(options: &Options) -> bool {
+pub(super) fn tells_sides(options: &MeterOptions) -> bool {
     let is_shown = match options.form {
-        Form::Quiet | Form::Numeric => false,
-        Form::Json => true,
-        Form::Line => {
+        MeterForm::Quiet | MeterForm::Numeric => false,
+        MeterForm::Json => true,
+        MeterForm::Line => {
             let layout = options.format.clone().unwrap_or_else(|| layout(options));
-            parts(&layout).contains(&Part::Figure('T'))
+            parts(&layout).contains(&FormatPart::Figure('T'))
         }
     };
     options.stats || is_shown
@@ -72,7 +72,7 @@ pub(super) fn tells_sides(options: &Options) -> bool {
 
 /// A piece of a format.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum FormatPart {
     Plain(String),
     Figure(char),
 }
@@ -92,7 +92,7 @@ const NAMED: [(&str, char); 11] = [
     ("name", 'N'),
 ];
 
-fn parts(layout: &str) -> Vec<Part> {
+fn parts(layout: &str) -> Vec<FormatPart> {
     let mut parts = Vec::new();
     let mut plain = String::new();
     let mut rest = layout;
@@ -107,8 +107,8 @@ fn parts(layout: &str) -> Vec<Part> {
         let letter = rest[digits..].chars().next();
         match (named, letter) {
             (Some((figure, after)), _) => {
-                parts.push(Part::Plain(std::mem::take(&mut plain)));
-                parts.push(Part::Figure(figure));
+                parts.push(FormatPart::Plain(std::mem::take(&mut plain)));
+                parts.push(FormatPart::Figure(figure));
                 rest = after;
             }
             (None, Some('%')) => {
@@ -116,52 +116,59 @@ fn parts(layout: &str) -> Vec<Part> {
                 rest = &rest[digits + 1..];
             }
             (None, Some(figure @ ('p' | 't' | 'e' | 'I' | 'r' | 'a' | 'b' | 'T' | 'A' | 'N'))) => {
-                parts.push(Part::Plain(std::mem::take(&mut plain)));
-                parts.push(Part::Figure(figure));
+                parts.push(FormatPart::Plain(std::mem::take(&mut plain)));
+                parts.push(FormatPart::Figure(figure));
                 rest = &rest[digits + 1..];
             }
             _ => plain.push('%'),
         }
     }
     plain.push_str(rest);
-    parts.push(Part::Plain(plain));
+    parts.push(FormatPart::Plain(plain));
     parts
 }
 
 /// The text of a part. The bar takes the `room` that the others leave; without `room` it is empty.
-fn text(options: &Options, moment: &Moment, part: &Part, room: Option<usize>) -> String {
+fn text(
+    options: &MeterOptions,
+    moment: &MeterMoment,
+    part: &FormatPart,
+    room: Option<usize>,
+) -> String {
     let rate = |rate: f64| format!("{}/s", amount(rate, options));
     match part {
-        Part::Plain(text) => text.clone(),
-        Part::Figure('b') => amount(moment.done as f64, options),
-        Part::Figure('t') => clock(moment.elapsed.as_secs()),
-        Part::Figure('r') => rate(moment.rate),
-        Part::Figure('a') => rate(moment.average),
-        Part::Figure('p') => room.map_or_else(String::new, |room| bar(options, moment, room)),
-        Part::Figure('e') => {
+        FormatPart::Plain(text) => text.clone(),
+        FormatPart::Figure('b') => amount(moment.done as f64, options),
+        FormatPart::Figure('t') => clock(moment.elapsed.as_secs()),
+        FormatPart::Figure('r') => rate(moment.rate),
+        FormatPart::Figure('a') => rate(moment.average),
+        FormatPart::Figure('p') => room.map_or_else(String::new, |room| bar(options, moment, room)),
+        FormatPart::Figure('e') => {
             format!("ETA {}", left(options, moment).map_or("--".to_owned(), clock))
         }
-        Part::Figure('I') => format!("FIN {}", finish(options, moment)),
-        Part::Figure('T') => match moment.source_share {
+        FormatPart::Figure('I') => format!("FIN {}", finish(options, moment)),
+        FormatPart::Figure('T') => match moment.source_share {
             Some(share) => format!("{{in {:.0}%}}", share * 100.0),
             None => "{in --}".to_owned(),
         },
-        Part::Figure('A') => readable(&moment.last_written, options.last_written.unwrap_or(16)),
-        Part::Figure('N') => {
+        FormatPart::Figure('A') => {
+            readable(&moment.last_written, options.last_written.unwrap_or(16))
+        }
+        FormatPart::Figure('N') => {
             options.name.as_deref().map_or(String::new(), |name| format!("{:>9}:", printable(name)))
         }
-        Part::Figure(_) => String::new(),
+        FormatPart::Figure(_) => String::new(),
     }
 }
 
 /// Three digits, or four before the next unit, as pv writes them: four columns and the unit wide.
-pub(super) fn amount(value: f64, options: &Options) -> String {
+pub(super) fn amount(value: f64, options: &MeterOptions) -> String {
     let (value, unit) = match options.unit {
-        Unit::Bytes => (value, "B"),
-        Unit::Bits => (value * 8.0, "b"),
-        Unit::Lines => (value, ""),
+        ProgressUnit::Bytes => (value, "B"),
+        ProgressUnit::Bits => (value * 8.0, "b"),
+        ProgressUnit::Lines => (value, ""),
     };
-    let is_decimal = options.is_decimal || options.unit == Unit::Lines;
+    let is_decimal = options.is_decimal || options.unit == ProgressUnit::Lines;
     let base = if is_decimal { 1000.0 } else { 1024.0 };
     let mut scaled = value;
     let mut prefix = 0;
@@ -190,24 +197,24 @@ fn clock(seconds: u64) -> String {
 }
 
 /// Share of the size that is done; `None` if the size is unknown.
-fn share(options: &Options, moment: &Moment) -> Option<f64> {
+fn share(options: &MeterOptions, moment: &MeterMoment) -> Option<f64> {
     options.size.filter(|size| *size > 0).map(|size| moment.done as f64 / size as f64)
 }
 
 /// Percent of the size, for `-n`; `None` if the size is unknown.
-pub(super) fn percent(options: &Options, moment: &Moment) -> Option<u64> {
+pub(super) fn percent(options: &MeterOptions, moment: &MeterMoment) -> Option<u64> {
     share(options, moment).map(|share| (share * 100.0) as u64)
 }
 
 /// Seconds left at the rate over the window of `-m`.
-fn left(options: &Options, moment: &Moment) -> Option<u64> {
+fn left(options: &MeterOptions, moment: &MeterMoment) -> Option<u64> {
     let size = options.size?;
     let rate = moment.average;
     let seconds = size.saturating_sub(moment.done) as f64 / rate;
     (rate > 0.0 && seconds < 1e9).then_some(seconds.ceil() as u64)
 }
 
-fn finish(options: &Options, moment: &Moment) -> String {
+fn finish(options: &MeterOptions, moment: &MeterMoment) -> String {
     match (left(options, moment), moment.clock) {
         (Some(left), Some(now)) => {
             let then = (u64::from(now) + left) % 86_400;
@@ -217,7 +224,7 @@ fn finish(options: &Options, moment: &Moment) -> String {
     }
 }
 
-fn bar(options: &Options, moment: &Moment, room: usize) -> String {
+fn bar(options: &MeterOptions, moment: &MeterMoment, room: usize) -> String {
     match share(options, moment) {
         Some(share) => {
             let tail = format!(" {:2}%", (share * 100.0) as u64);
@@ -238,21 +245,21 @@ fn bar(options: &Options, moment: &Moment, room: usize) -> String {
 }
 
 /// A bar with `done` of `inner` columns filled, in the requested style.
-fn body(style: Bar, done: f64, inner: usize) -> String {
+fn body(style: BarStyle, done: f64, inner: usize) -> String {
     let filled = (done as usize).min(inner);
-    if style == Bar::Plain {
+    if style == BarStyle::Plain {
         let head = filled.max(1).min(inner);
         let shown = "=".repeat(head.saturating_sub(1)) + if head > 0 { ">" } else { "" };
         return format!("{shown:inner$}");
     }
     let parts = match style {
-        Bar::Plain | Bar::Block => "",
-        Bar::Granular => "▏▎▍▌▋▊▉",
-        Bar::Shaded => "▒▓",
+        BarStyle::Plain | BarStyle::Block => "",
+        BarStyle::Granular => "▏▎▍▌▋▊▉",
+        BarStyle::Shaded => "▒▓",
     };
     let (full, rest) = match style {
-        Bar::Shaded => ("█", "░"),
-        Bar::Plain | Bar::Block | Bar::Granular => ("█", " "),
+        BarStyle::Shaded => ("█", "░"),
+        BarStyle::Plain | BarStyle::Block | BarStyle::Granular => ("█", " "),
     };
     let steps = parts.chars().count() + 1;
     let part = ((done - filled as f64) * steps as f64) as usize;
@@ -281,22 +288,22 @@ fn readable(bytes: &[u8], count: usize) -> String {
 mod tests {
     use super::*;
 
-    fn moment(done: u64, seconds: u64) -> Moment {
+    fn moment(done: u64, seconds: u64) -> MeterMoment {
         let rate = done as f64 / seconds.max(1) as f64;
         let elapsed = Duration::from_secs(seconds);
-        Moment { done, elapsed, rate, average: rate, ..Moment::default() }
+        MeterMoment { done, elapsed, rate, average: rate, ..MeterMoment::default() }
     }
 
-    fn usual(size: Option<u64>) -> Options {
-        let shown = Shown {
+    fn usual(size: Option<u64>) -> MeterOptions {
+        let shown = LineParts {
             bytes: true,
             timer: true,
             rate: true,
             bar: true,
             eta: true,
-            ..Shown::default()
+            ..LineParts::default()
         };
-        Options { shown, size, ..Options::default() }
+        MeterOptions { shown, size, ..MeterOptions::default() }
     }
 
     #[test]
@@ -313,7 +320,7 @@ mod tests {
 
     #[test]
     fn amounts_have_three_digits() {
-        let options = Options::default();
+        let options = MeterOptions::default();
         for (bytes, text) in [
             (0.0, "0.00  B"),
             (99.0, "99.0  B"),
@@ -325,9 +332,10 @@ mod tests {
         ] {
             assert_eq!(amount(bytes, &options), text);
         }
-        let lines = Options { unit: Unit::Lines, ..Options::default() };
+        let lines = MeterOptions { unit: ProgressUnit::Lines, ..MeterOptions::default() };
         assert_eq!(amount(2_500_000.0, &lines), "2.50M");
-        let bits = Options { unit: Unit::Bits, is_decimal: true, ..Options::default() };
+        let bits =
+            MeterOptions { unit: ProgressUnit::Bits, is_decimal: true, ..MeterOptions::default() };
         assert_eq!(amount(1_000.0, &bits), "8.00kb");
     }
 
@@ -335,24 +343,24 @@ mod tests {
     fn the_time_of_each_side_is_taken_where_it_is_reported() {
         let with = |form, format: Option<&str>, stats| {
             let format = format.map(str::to_owned);
-            tells_sides(&Options { form, format, stats, ..Options::default() })
+            tells_sides(&MeterOptions { form, format, stats, ..MeterOptions::default() })
         };
-        assert!(with(Form::Json, None, false) && with(Form::Quiet, None, true));
-        assert!(with(Form::Line, Some("%b %T"), false));
-        assert!(with(Form::Line, Some("%{buffer-percent}"), false));
-        assert!(!with(Form::Line, None, false) && !with(Form::Line, Some("%b"), false));
-        assert!(!with(Form::Quiet, Some("%T"), false));
+        assert!(with(MeterForm::Json, None, false) && with(MeterForm::Quiet, None, true));
+        assert!(with(MeterForm::Line, Some("%b %T"), false));
+        assert!(with(MeterForm::Line, Some("%{buffer-percent}"), false));
+        assert!(!with(MeterForm::Line, None, false) && !with(MeterForm::Line, Some("%b"), false));
+        assert!(!with(MeterForm::Quiet, Some("%T"), false));
     }
 
     #[test]
     fn formats_take_letters_and_names() {
-        let options = Options {
+        let options = MeterOptions {
             format: Some("%N|%{bytes}|%5A|100%%|%q|%{nothing}".to_owned()),
             name: Some("i\u{1b}n".to_owned()),
             last_written: Some(5),
-            ..Options::default()
+            ..MeterOptions::default()
         };
-        let now = Moment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
+        let now = MeterMoment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
         assert_eq!(line(&options, &now, 80), "      i?n:|2.00KiB|cdefg|100%|%q|%{nothing}");
     }
 
@@ -360,19 +368,19 @@ mod tests {
     fn what_is_not_known_is_not_a_number() {
         let options = usual(Some(1 << 30));
         assert!(line(&options, &moment(0, 3), 80).contains("ETA --"));
-        let sides = Options { format: Some("%T".to_owned()), ..Options::default() };
+        let sides = MeterOptions { format: Some("%T".to_owned()), ..MeterOptions::default() };
         assert_eq!(line(&sides, &moment(1, 1), 80), "{in --}");
     }
 
     #[test]
     fn bars_show_parts_of_a_column() {
-        assert_eq!(body(Bar::Plain, 3.0, 4), "==> ");
-        assert_eq!(body(Bar::Plain, 4.0, 4), "===>");
-        assert_eq!(body(Bar::Block, 2.9, 4), "██  ");
-        assert_eq!(body(Bar::Granular, 2.5, 4), "██▌ ");
-        assert_eq!(body(Bar::Granular, 2.1, 4), "██  ");
-        assert_eq!(body(Bar::Shaded, 2.7, 4), "██▓░");
-        for style in [Bar::Plain, Bar::Block, Bar::Granular, Bar::Shaded] {
+        assert_eq!(body(BarStyle::Plain, 3.0, 4), "==> ");
+        assert_eq!(body(BarStyle::Plain, 4.0, 4), "===>");
+        assert_eq!(body(BarStyle::Block, 2.9, 4), "██  ");
+        assert_eq!(body(BarStyle::Granular, 2.5, 4), "██▌ ");
+        assert_eq!(body(BarStyle::Granular, 2.1, 4), "██  ");
+        assert_eq!(body(BarStyle::Shaded, 2.7, 4), "██▓░");
+        for style in [BarStyle::Plain, BarStyle::Block, BarStyle::Granular, BarStyle::Shaded] {
             for done in 0..=100 {
                 assert_eq!(body(style, f64::from(done) / 10.0, 10).chars().count(), 10);
             }
@@ -389,7 +397,7 @@ mod tests {
     fn the_beat_goes_to_and_fro_within_the_bar() {
         let options = usual(None);
         for beat in 0..500 {
-            let now = Moment { beat, ..moment(1, 1) };
+            let now = MeterMoment { beat, ..moment(1, 1) };
             let text = line(&options, &now, 60);
             assert_eq!(text.chars().count(), 60);
             assert!(text.contains("<=>"));

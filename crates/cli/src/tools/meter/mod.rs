@@ -19,11 +19,11 @@ mod watch;
 
 use super::files;
 use super::message::{reason, tell};
-use control::Control;
-use cost::Cost;
-use draw::{Display, Figures, GLANCE};
-use flow::{IS_OUTPUT, NOT_MOVED, NOT_OPENED, Tally};
-use options::{Form, Options, Unit};
+use control::MeterControl;
+use cost::MeterCost;
+use draw::{GLANCE, MeterDisplay, MeterFigures};
+use flow::{IS_OUTPUT, MeterTally, NOT_MOVED, NOT_OPENED};
+use options::{MeterForm, MeterOptions, ProgressUnit};
 use pagewise_kernel::output_file::{self, OutputError};
 use pagewise_kernel::part_file;
 use pagewise_kernel::start::ignored;
@@ -118,7 +118,7 @@ Examples:
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match options::parse(arguments.clone()) {
-        Ok(Options { remote: Some(pid), .. }) => control_other(pid, &arguments),
+        Ok(MeterOptions { remote: Some(pid), .. }) => control_other(pid, &arguments),
         Ok(options) => measure(&options),
         Err(instead) => instead.serve("meter", HELP, WRONG_USAGE),
     }
@@ -135,7 +135,7 @@ fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn measure(options: &Options) -> ExitCode {
+fn measure(options: &MeterOptions) -> ExitCode {
     let mut bits = 0;
     let own = format!("{}\n", std::process::id());
     // At the end, only a file written by this process is removed.
@@ -197,7 +197,7 @@ fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
 
 /// The output; reports its error and returns it as an exit bit. A file is truncated only after no input is
 /// found to be that file.
-fn output(options: &Options) -> Result<File, u8> {
+fn output(options: &MeterOptions) -> Result<File, u8> {
     let not_opened = |name: &str, error: &io::Error| {
         tell("meter", &format!("{name}: {}", reason(error)));
         NOT_OPENED
@@ -222,18 +222,18 @@ fn output(options: &Options) -> Result<File, u8> {
     }
 }
 
-fn transfer(options: &Options) -> u8 {
+fn transfer(options: &MeterOptions) -> u8 {
     let output = match output(options) {
         Ok(output) => output,
         Err(bit) => return bit,
     };
     let options =
-        Options { size: options.size.or_else(|| size_of_files(options)), ..options.clone() };
-    let control = Arc::new(Control::new(options));
+        MeterOptions { size: options.size.or_else(|| size_of_files(options)), ..options.clone() };
+    let control = Arc::new(MeterControl::new(options));
     // If listening fails, there is no one to notify: `-R` reports it on the other side.
     let _listens = remote::listen(Arc::clone(&control));
-    let (tally, start) = (Tally::default(), Instant::now());
-    let mut display = Display::new(&control, start);
+    let (tally, start) = (MeterTally::default(), Instant::now());
+    let mut display = MeterDisplay::new(&control, start);
     let mut bits = std::thread::scope(|scope| {
         let shown = scope.spawn(|| show(&control, &tally, &mut display));
         let bits = flow::run(&control, &output, &tally);
@@ -245,7 +245,7 @@ fn transfer(options: &Options) -> u8 {
         bits |= NOT_MOVED;
     }
     if control.options().stats {
-        let cost = Cost::now(&tally).summary(start.elapsed());
+        let cost = MeterCost::now(&tally).summary(start.elapsed());
         // A failed summary is no failure of the transfer.
         let _sent = io::stderr().write_all((display.statistics() + &cost).as_bytes());
     }
@@ -258,8 +258,8 @@ fn close(output: File, is_own: bool) -> io::Result<()> {
 }
 
 /// Total size of all inputs; `None` unless each is a file with a size.
-fn size_of_files(options: &Options) -> Option<u64> {
-    if options.unit == Unit::Lines {
+fn size_of_files(options: &MeterOptions) -> Option<u64> {
+    if options.unit == ProgressUnit::Lines {
         return None;
     }
     let size = |name: &OsString| {
@@ -269,19 +269,19 @@ fn size_of_files(options: &Options) -> Option<u64> {
     options.files.iter().map(size).sum()
 }
 
-fn figures(options: &Options, tally: &Tally) -> Figures {
-    let done = if options.unit == Unit::Lines { &tally.lines } else { &tally.bytes };
-    Figures {
+fn figures(options: &MeterOptions, tally: &MeterTally) -> MeterFigures {
+    let done = if options.unit == ProgressUnit::Lines { &tally.lines } else { &tally.bytes };
+    MeterFigures {
         done: done.load(Relaxed),
         source_ns: tally.source_ns.load(Relaxed),
         sink_ns: tally.sink_ns.load(Relaxed),
         last_written: tally.last_written.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        cost: (options.form == Form::Json).then(|| Cost::now(tally)),
+        cost: (options.form == MeterForm::Json).then(|| MeterCost::now(tally)),
     }
 }
 
 /// The display's thread.
-fn show(control: &Control, tally: &Tally, display: &mut Display<'_>) {
+fn show(control: &MeterControl, tally: &MeterTally, display: &mut MeterDisplay<'_>) {
     if control.options().waits {
         while tally.first.get().is_none() && !tally.is_over.load(Relaxed) {
             std::thread::park_timeout(GLANCE);
@@ -314,7 +314,8 @@ mod tests {
         let path = |name: &str| place.path().join(name).into_os_string();
         std::fs::write(path("a"), [0; 10]).unwrap();
         std::fs::write(path("b"), [0; 5]).unwrap();
-        let options = |files: &[OsString]| Options { files: files.to_vec(), ..Options::default() };
+        let options =
+            |files: &[OsString]| MeterOptions { files: files.to_vec(), ..MeterOptions::default() };
         assert_eq!(size_of_files(&options(&[path("a"), path("b")])), Some(15));
         assert_eq!(size_of_files(&options(&[path("a"), "/proc/self/stat".into()])), None);
         assert_eq!(size_of_files(&options(&[path("a"), path("none")])), None);

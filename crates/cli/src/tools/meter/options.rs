@@ -3,9 +3,9 @@
 //! Sizes take pv's suffixes: K, M, G and T are powers of 1024 (of 1000 with `-k`). Rates are bytes per
 //! second. Seconds may have a fraction.
 
-use super::super::command_line::{Instead, in_full};
+use super::super::command_line::{EarlyExit, in_full};
 use super::super::files;
-use super::value::{self, Bar};
+use super::value::{self, BarStyle};
 use lexopt::prelude::{Long, Short, Value};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ const MOST_SHOWN: usize = 1000;
 
 /// The parts of the line, in pv's order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct LineParts {
     pub(super) bytes: bool,
     pub(super) timer: bool,
     pub(super) rate: bool,
@@ -50,7 +50,7 @@ pub(super) struct Shown {
     pub(super) finish: bool,
 }
 
-impl Shown {
+impl LineParts {
     fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -63,7 +63,7 @@ impl Shown {
 
 /// The form of output on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Form {
+pub(super) enum MeterForm {
     /// A line that overwrites itself.
     #[default]
     Line,
@@ -77,7 +77,7 @@ pub(super) enum Form {
 
 /// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Unit {
+pub(super) enum ProgressUnit {
     #[default]
     Bytes,
     /// Shown as bits (`-8`).
@@ -88,10 +88,10 @@ pub(super) enum Unit {
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Options {
-    pub(super) shown: Shown,
-    pub(super) form: Form,
-    pub(super) unit: Unit,
+pub(super) struct MeterOptions {
+    pub(super) shown: LineParts,
+    pub(super) form: MeterForm,
+    pub(super) unit: ProgressUnit,
     pub(super) is_null_ended: bool,
     /// Suffixes are powers of 1000 (`-k`).
     pub(super) is_decimal: bool,
@@ -124,7 +124,7 @@ pub(super) struct Options {
     pub(super) width: Option<u16>,
     /// Draws even if standard error is no terminal (`-f`).
     pub(super) forces: bool,
-    pub(super) bar: Bar,
+    pub(super) bar: BarStyle,
     /// Uses its own line beside other meters (`-c`).
     pub(super) has_place: bool,
     pub(super) stats: bool,
@@ -137,12 +137,12 @@ pub(super) struct Options {
     pub(super) files: Vec<OsString>,
 }
 
-impl Default for Options {
+impl Default for MeterOptions {
     fn default() -> Self {
         Self {
-            shown: Shown::default(),
-            form: Form::default(),
-            unit: Unit::default(),
+            shown: LineParts::default(),
+            form: MeterForm::default(),
+            unit: ProgressUnit::default(),
             is_null_ended: false,
             is_decimal: false,
             format: None,
@@ -164,7 +164,7 @@ impl Default for Options {
             syncs: false,
             width: None,
             forces: false,
-            bar: Bar::default(),
+            bar: BarStyle::default(),
             has_place: false,
             stats: false,
             output: None,
@@ -177,20 +177,23 @@ impl Default for Options {
 }
 
 /// Parses a command line.
-pub(super) fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
-    finish(read(Options::default(), arguments)?)
+pub(super) fn parse(arguments: Vec<OsString>) -> Result<MeterOptions, EarlyExit> {
+    finish(read(MeterOptions::default(), arguments)?)
 }
 
 /// The options of a running meter after `-R` has sent these arguments. Options that they do not name stay
 /// unchanged.
-pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
-    let start = Options { shown: Shown::default(), format: None, ..current.clone() };
+pub(super) fn change(
+    current: &MeterOptions,
+    arguments: Vec<OsString>,
+) -> Result<MeterOptions, EarlyExit> {
+    let start = MeterOptions { shown: LineParts::default(), format: None, ..current.clone() };
     let mut changed = read(start, arguments)?;
     if changed.shown.is_nothing() && changed.format.is_none() {
         (changed.shown, changed.format) = (current.shown, current.format.clone());
     }
     changed.remote = None;
-    let fixed = Options {
+    let fixed = MeterOptions {
         shown: current.shown,
         form: current.form,
         is_decimal: current.is_decimal,
@@ -205,7 +208,7 @@ pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Opti
         ..changed.clone()
     };
     if fixed != *current {
-        return Err(Instead::wrong(
+        return Err(EarlyExit::wrong(
             "only -p -t -e -I -r -a -b -T -F -n -q --json -k -N -i -m -w -u -s -L can be changed \
              while it runs",
         ));
@@ -214,7 +217,7 @@ pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Opti
 }
 
 /// Applies the arguments to `options`.
-fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
+fn read(mut options: MeterOptions, arguments: Vec<OsString>) -> Result<MeterOptions, EarlyExit> {
     let (mut size, mut rate, mut buffer) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
     let known: Vec<&'static str> = LONG.split_whitespace().collect();
@@ -228,8 +231,8 @@ fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Inste
             Short('L') | Long("rate-limit") => rate = Some(parser.value()?),
             Short('B') | Long("buffer-size") => buffer = Some(parser.value()?),
             Value(file) => options.files.push(file),
-            Long("help") | Short('h') => return Err(Instead::Help),
-            Long("version") | Short('V') => return Err(Instead::Version),
+            Long("help") | Short('h') => return Err(EarlyExit::Help),
+            Long("version") | Short('V') => return Err(EarlyExit::Version),
             Short(letter) => takes_value(&short_name(letter)?, &mut parser, &mut options)?,
             Long(name) => {
                 let name = name.to_owned();
@@ -255,8 +258,8 @@ fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Inste
 }
 
 /// Checks combinations of options, and sets the values that follow from them.
-fn finish(mut options: Options) -> Result<Options, Instead> {
-    let wrong = |text: &str| Err(Instead::wrong(text));
+fn finish(mut options: MeterOptions) -> Result<MeterOptions, EarlyExit> {
+    let wrong = |text: &str| Err(EarlyExit::wrong(text));
     if options.buffer == Some(0) {
         return wrong("a buffer size must be above 0");
     }
@@ -266,15 +269,15 @@ fn finish(mut options: Options) -> Result<Options, Instead> {
     if options.last_written.is_some_and(|count| count > MOST_SHOWN) {
         return wrong("--last-written shows at most 1000 bytes");
     }
-    if options.format.is_some() && matches!(options.form, Form::Numeric | Form::Json) {
+    if options.format.is_some() && matches!(options.form, MeterForm::Numeric | MeterForm::Json) {
         return wrong("use --json instead of --format: it gives all figures by name");
     }
     if options.watched.is_some() && !options.files.is_empty() {
         return wrong("--watchfd takes no files");
     }
     let shows_bytes = options.last_written.is_some();
-    if options.shown.is_nothing() && !shows_bytes && options.form != Form::Numeric {
-        options.shown = Shown::usual();
+    if options.shown.is_nothing() && !shows_bytes && options.form != MeterForm::Numeric {
+        options.shown = LineParts::usual();
     }
     if options.watched.is_none() {
         options.files = files::or_standard_input(options.files);
@@ -283,7 +286,7 @@ fn finish(mut options: Options) -> Result<Options, Instead> {
 }
 
 /// Handles options that add a part to the line.
-fn shows(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
+fn shows(argument: &lexopt::Arg<'_>, options: &mut MeterOptions) -> bool {
     let shown = &mut options.shown;
     match argument {
         Short('p') | Long("progress") => shown.bar = true,
@@ -300,14 +303,16 @@ fn shows(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
 }
 
 /// Handles options without a value.
-fn switches(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
+fn switches(argument: &lexopt::Arg<'_>, options: &mut MeterOptions) -> bool {
     match argument {
-        Short('n') | Long("numeric") => options.form = Form::Numeric,
-        Long("json") => options.form = Form::Json,
-        Short('q') | Long("quiet") => options.form = Form::Quiet,
-        Short('8') | Long("bits") => options.unit = Unit::Bits,
-        Short('l') | Long("line-mode") => options.unit = Unit::Lines,
-        Short('0') | Long("null") => (options.is_null_ended, options.unit) = (true, Unit::Lines),
+        Short('n') | Long("numeric") => options.form = MeterForm::Numeric,
+        Long("json") => options.form = MeterForm::Json,
+        Short('q') | Long("quiet") => options.form = MeterForm::Quiet,
+        Short('8') | Long("bits") => options.unit = ProgressUnit::Bits,
+        Short('l') | Long("line-mode") => options.unit = ProgressUnit::Lines,
+        Short('0') | Long("null") => {
+            (options.is_null_ended, options.unit) = (true, ProgressUnit::Lines)
+        }
         Short('k') | Long("si") => options.is_decimal = true,
         Short('W') | Long("wait") => options.waits = true,
         Short('f') | Long("force") => options.forces = true,
@@ -327,7 +332,7 @@ fn switches(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
 }
 
 /// The long name of a short option that takes a value or is refused.
-fn short_name(letter: char) -> Result<String, Instead> {
+fn short_name(letter: char) -> Result<String, EarlyExit> {
     let names = [
         ('A', "last-written"),
         ('F', "format"),
@@ -353,17 +358,17 @@ fn short_name(letter: char) -> Result<String, Instead> {
         ('g', "gauge"),
     ];
     let name = names.iter().find(|(short, _)| *short == letter).map(|(_, name)| (*name).to_owned());
-    name.ok_or_else(|| Instead::unknown(&Short(letter)))
+    name.ok_or_else(|| EarlyExit::unknown(&Short(letter)))
 }
 
 /// Handles options with a value, and refuses the unsupported ones.
 fn takes_value(
     name: &str,
     parser: &mut lexopt::Parser,
-    options: &mut Options,
-) -> Result<(), Instead> {
+    options: &mut MeterOptions,
+) -> Result<(), EarlyExit> {
     if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-        return Err(Instead::Wrong(format!("--{name} of pv is not offered: {instead}")));
+        return Err(EarlyExit::Wrong(format!("--{name} of pv is not offered: {instead}")));
     }
     let mut text = || parser.value();
     match name {
@@ -381,7 +386,7 @@ fn takes_value(
         "pidfile" => options.pid_file = Some(text()?.into()),
         "watchfd" => options.watched = Some(value::watched(&text()?)?),
         "remote" => options.remote = Some(value::number("process", &text()?)?),
-        unknown => return Err(Instead::unknown(&Long(unknown))),
+        unknown => return Err(EarlyExit::unknown(&Long(unknown))),
     }
     Ok(())
 }
@@ -390,24 +395,24 @@ fn takes_value(
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Options, Instead> {
+    fn parsed(words: &[&str]) -> Result<MeterOptions, EarlyExit> {
         parse(words.iter().map(OsString::from).collect())
     }
 
     fn wrong(words: &[&str]) -> String {
         match parsed(words) {
-            Err(Instead::Wrong(text)) => text,
+            Err(EarlyExit::Wrong(text)) => text,
             other => panic!("{words:?} gave {other:?}"),
         }
     }
 
     #[test]
     fn without_options_the_usual_is_shown() {
-        assert_eq!(parsed(&[]).unwrap().shown, Shown::usual());
+        assert_eq!(parsed(&[]).unwrap().shown, LineParts::usual());
         let only = parsed(&["-b"]).unwrap().shown;
         assert!(only.bytes && !only.bar && !only.timer);
-        assert_eq!(parsed(&["-n"]).unwrap().shown, Shown::default());
-        assert_eq!(parsed(&["-A", "9"]).unwrap().shown, Shown::default());
+        assert_eq!(parsed(&["-n"]).unwrap().shown, LineParts::default());
+        assert_eq!(parsed(&["-A", "9"]).unwrap().shown, LineParts::default());
         assert_eq!(parsed(&["--by"]).unwrap().shown, only);
     }
 
@@ -426,7 +431,7 @@ mod tests {
         assert!(wrong(&["-A", "70000"]).contains("at most"));
         assert!(wrong(&["-B", "0"]).contains("above 0"));
         assert!(wrong(&["-n", "-F", "%b"]).contains("--json"));
-        assert_eq!(parsed(&["-0"]).unwrap().unit, Unit::Lines);
+        assert_eq!(parsed(&["-0"]).unwrap().unit, ProgressUnit::Lines);
         assert_eq!(parsed(&["-L", "0"]).unwrap().rate_limit, None);
         assert!(wrong(&["-d", "1", "file"]).contains("no files"));
     }
@@ -447,14 +452,14 @@ mod tests {
         let current = parsed(&["-tb", "-L", "1K", "-N", "x", "-S", "-s", "1M", "file"]).unwrap();
         let changed = |words: &[&str]| change(&current, words.iter().map(OsString::from).collect());
         let faster = changed(&["-R", "1", "-L", "2K"]).unwrap();
-        assert_eq!(faster, Options { rate_limit: Some(2048), ..current.clone() });
+        assert_eq!(faster, MeterOptions { rate_limit: Some(2048), ..current.clone() });
         let shown = changed(&["-R1", "-p", "-L0"]).unwrap();
         assert!(shown.shown.bar && !shown.shown.timer && shown.rate_limit.is_none());
-        assert_eq!(changed(&["-n"]).unwrap().form, Form::Numeric);
+        assert_eq!(changed(&["-n"]).unwrap().form, MeterForm::Numeric);
         for fixed in [&["-l"][..], &["-C"], &["-W"], &["other"], &["-d", "1"], &["-o", "f"]] {
             let reported = changed(fixed);
             assert!(
-                matches!(&reported, Err(Instead::Wrong(text)) if text.contains("-L")),
+                matches!(&reported, Err(EarlyExit::Wrong(text)) if text.contains("-L")),
                 "{reported:?}"
             );
         }

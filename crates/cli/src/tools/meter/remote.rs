@@ -9,9 +9,9 @@
 //! Overhead: a thread that sleeps in `accept(2)`, and four calls at the start. If listening fails, the meter
 //! runs without it.
 
-use super::super::command_line::Instead;
+use super::super::command_line::EarlyExit;
 use super::super::files;
-use super::control::Control;
+use super::control::MeterControl;
 use super::options::change;
 use rustix::net::sockopt::socket_peercred;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ fn address(pid: u32) -> io::Result<SocketAddr> {
 }
 
 /// Listens for changes until the process ends.
-pub(super) fn listen(control: Arc<Control>) -> io::Result<()> {
+pub(super) fn listen(control: Arc<MeterControl>) -> io::Result<()> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
     let listener = UnixListener::from(OwnedFd::from(files::private(listener.as_fd())?));
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
@@ -47,7 +47,7 @@ pub(super) fn listen(control: Arc<Control>) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
+fn answer(mut stream: UnixStream, control: &MeterControl) -> io::Result<()> {
     let sender = socket_peercred(&stream)?.uid;
     if sender != rustix::process::geteuid() && !sender.is_root() {
         return stream.write_all(b"it belongs to another user");
@@ -60,8 +60,8 @@ fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
         words.map(|word| OsString::from_vec(word.strip_suffix(&[0]).unwrap_or(word).into()));
     match change(&control.options(), words.collect()) {
         Ok(options) => control.set(options),
-        Err(Instead::Wrong(text)) => stream.write_all(text.as_bytes())?,
-        Err(Instead::Help | Instead::Version) => stream.write_all(b"nothing to change")?,
+        Err(EarlyExit::Wrong(text)) => stream.write_all(text.as_bytes())?,
+        Err(EarlyExit::Help | EarlyExit::Version) => stream.write_all(b"nothing to change")?,
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ fn ask(mut stream: &UnixStream, arguments: &[OsString]) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{Options, parse};
+    use super::super::options::{MeterOptions, parse};
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -110,12 +110,12 @@ mod tests {
     #[test]
     fn a_change_arrives_and_a_wrong_one_is_reported() {
         let options = parse(words("-L 1K -N name")).unwrap();
-        let control = Arc::new(Control::new(options.clone()));
+        let control = Arc::new(MeterControl::new(options.clone()));
         listen(Arc::clone(&control)).unwrap();
         let here = std::process::id();
         assert_eq!(send(here, &words("-L 3K")), Ok(()));
         assert!(control.is_new.load(std::sync::atomic::Ordering::Relaxed));
-        assert_eq!(*control.options(), Options { rate_limit: Some(3072), ..options.clone() });
+        assert_eq!(*control.options(), MeterOptions { rate_limit: Some(3072), ..options.clone() });
         let reported = send(here, &words("-l")).unwrap_err();
         assert!(reported.contains("can be changed"), "{reported}");
         let reported = send(here, &words("--no-such")).unwrap_err();

@@ -1,6 +1,6 @@
 //! Values of `meter`'s options: numbers with pv's suffixes, seconds, processes, names.
 
-use super::super::command_line::Instead;
+use super::super::command_line::EarlyExit;
 use super::super::message::reason;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +11,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1_000_000);
 
 /// The characters of the bar (`-u`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Bar {
+pub(super) enum BarStyle {
     #[default]
     Plain,
     /// Full blocks.
@@ -22,38 +22,38 @@ pub(super) enum Bar {
     Shaded,
 }
 
-pub(super) fn bar(text: &OsStr) -> Result<Bar, Instead> {
+pub(super) fn bar(text: &OsStr) -> Result<BarStyle, EarlyExit> {
     match text.to_str() {
-        Some("plain") => Ok(Bar::Plain),
-        Some("block") => Ok(Bar::Block),
-        Some("granular") => Ok(Bar::Granular),
-        Some("shaded") => Ok(Bar::Shaded),
+        Some("plain") => Ok(BarStyle::Plain),
+        Some("block") => Ok(BarStyle::Block),
+        Some("granular") => Ok(BarStyle::Granular),
+        Some("shaded") => Ok(BarStyle::Shaded),
         _ => Err(unfit("bar style", text, "plain, block, granular, shaded")),
     }
 }
 
-fn unfit(what: &str, text: &OsStr, wanted: &str) -> Instead {
-    Instead::Wrong(format!("'{}' is not a valid {what} ({wanted})", text.display()))
+fn unfit(what: &str, text: &OsStr, wanted: &str) -> EarlyExit {
+    EarlyExit::Wrong(format!("'{}' is not a valid {what} ({wanted})", text.display()))
 }
 
-pub(super) fn number<T: std::str::FromStr>(what: &str, text: &OsStr) -> Result<T, Instead> {
+pub(super) fn number<T: std::str::FromStr>(what: &str, text: &OsStr) -> Result<T, EarlyExit> {
     let parsed = text.to_str().and_then(|t| t.parse().ok());
     parsed.ok_or_else(|| unfit(what, text, "a whole number"))
 }
 
-pub(super) fn seconds(what: &str, text: &OsStr) -> Result<Duration, Instead> {
+pub(super) fn seconds(what: &str, text: &OsStr) -> Result<Duration, EarlyExit> {
     let value: Option<f64> = text.to_str().and_then(|t| t.parse().ok());
     let parsed = value.and_then(|v| Duration::try_from_secs_f64(v).ok());
     parsed.ok_or_else(|| unfit(what, text, "seconds"))
 }
 
 /// An interval, clamped to at least a tenth of a second, as in pv, and at most [`LONGEST_INTERVAL`].
-pub(super) fn interval(what: &str, text: &OsStr) -> Result<Duration, Instead> {
+pub(super) fn interval(what: &str, text: &OsStr) -> Result<Duration, EarlyExit> {
     Ok(seconds(what, text)?.clamp(Duration::from_millis(100), LONGEST_INTERVAL))
 }
 
 /// Parses PID or PID:FD.
-pub(super) fn watched(text: &OsStr) -> Result<(u32, Option<u32>), Instead> {
+pub(super) fn watched(text: &OsStr) -> Result<(u32, Option<u32>), EarlyExit> {
     let parts = text.to_str().map(|t| t.split_once(':').map_or((t, None), |(p, f)| (p, Some(f))));
     let parsed = parts.and_then(|(pid, fd)| {
         let fd = fd.map(str::parse).transpose().ok()?;
@@ -63,7 +63,7 @@ pub(super) fn watched(text: &OsStr) -> Result<(u32, Option<u32>), Instead> {
 }
 
 /// A size in bytes. `@PATH` stands for the size of a file, or of all regular files below a directory.
-pub(super) fn size(text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
+pub(super) fn size(text: &OsStr, is_decimal: bool) -> Result<u64, EarlyExit> {
     match text.to_str().and_then(|t| t.strip_prefix('@')) {
         None => count("size", text, is_decimal),
         Some(path) => {
@@ -71,7 +71,7 @@ pub(super) fn size(text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
                 true => size_below(Path::new(path)),
                 false => Ok(found.len()),
             });
-            size.map_err(|error| Instead::Wrong(format!("{path}: {}", reason(&error))))
+            size.map_err(|error| EarlyExit::Wrong(format!("{path}: {}", reason(&error))))
         }
     }
 }
@@ -91,7 +91,7 @@ fn size_below(directory: &Path) -> std::io::Result<u64> {
 }
 
 /// A number with one of pv's suffixes.
-pub(super) fn count(what: &str, text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
+pub(super) fn count(what: &str, text: &OsStr, is_decimal: bool) -> Result<u64, EarlyExit> {
     let wrong = || unfit(what, text, "a number, and K, M, G or T");
     let text = text.to_str().ok_or_else(wrong)?.trim_end_matches(['B', 'i', 'b']);
     let (digits, power) = match text.char_indices().next_back() {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn what_is_no_number_is_refused() {
         for bad in ["x", "", "-1", "1Q", "1e400"] {
-            let Err(Instead::Wrong(text)) = size(bad.as_ref(), false) else { panic!("{bad}") };
+            let Err(EarlyExit::Wrong(text)) = size(bad.as_ref(), false) else { panic!("{bad}") };
             assert!(text.contains("is not a valid size"), "{text}");
         }
         assert_eq!(interval("interval", "1e19".as_ref()), Ok(LONGEST_INTERVAL));

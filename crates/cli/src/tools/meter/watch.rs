@@ -5,16 +5,16 @@
 //! position.
 
 use super::super::message::tell;
-use super::control::Control;
-use super::draw::{Display, Figures};
-use super::options::Options;
+use super::control::MeterControl;
+use super::draw::{MeterDisplay, MeterFigures};
+use super::options::MeterOptions;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A regular file that another process has open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Open {
+struct OpenFile {
     fd: u32,
     path: PathBuf,
     size: u64,
@@ -26,15 +26,15 @@ fn position(pid: u32, fd: u32) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
 }
 
-fn open(pid: u32, fd: u32) -> Option<Open> {
+fn open(pid: u32, fd: u32) -> Option<OpenFile> {
     let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
     let found = fs::metadata(&link).ok()?;
     let path = fs::read_link(&link).ok()?;
-    found.is_file().then_some(Open { fd, path, size: found.len() })
+    found.is_file().then_some(OpenFile { fd, path, size: found.len() })
 }
 
 /// The requested file, or the largest that the process has open.
-fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
+fn choose(pid: u32, fd: Option<u32>) -> Option<OpenFile> {
     if let Some(fd) = fd {
         return open(pid, fd);
     }
@@ -44,7 +44,7 @@ fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
 }
 
 /// Watches until the file is closed. Returns false if there is no file to watch.
-pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
+pub(super) fn run(options: &MeterOptions, (pid, fd): (u32, Option<u32>)) -> bool {
     let Some(watched) = choose(pid, fd) else {
         let what = match fd {
             Some(fd) => format!("descriptor {fd} of process {pid} is not an open regular file"),
@@ -57,15 +57,15 @@ pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
         return false;
     };
     let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let control = Control::new(Options {
+    let control = MeterControl::new(MeterOptions {
         // The size of a file that is being written is not its end.
         size: options.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
         // A user who named the descriptor knows the file.
         name: options.name.clone().or(name.filter(|_| fd.is_none())),
         ..options.clone()
     });
-    let mut display = Display::new(&control, Instant::now());
-    let mut figures = Figures::default();
+    let mut display = MeterDisplay::new(&control, Instant::now());
+    let mut figures = MeterFigures::default();
     display.start_from(position(pid, watched.fd).unwrap_or_default());
     while let Some(at) = position(pid, watched.fd).filter(|_| still(pid, &watched)) {
         figures.done = at;
@@ -84,7 +84,7 @@ fn is_written(pid: u32, fd: u32) -> bool {
 }
 
 /// Whether the descriptor still refers to the same file.
-fn still(pid: u32, watched: &Open) -> bool {
+fn still(pid: u32, watched: &OpenFile) -> bool {
     fs::read_link(format!("/proc/{pid}/fd/{}", watched.fd)).is_ok_and(|path| path == watched.path)
 }
 

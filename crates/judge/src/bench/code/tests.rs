@@ -3,9 +3,9 @@
 use super::*;
 use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
-use pagewise_model::bench::code::Sample;
-use pagewise_model::bench::pipe::Answer;
-use pagewise_model::bench::tlb::{ClaimedTlb, Steadiness, TlbSide};
+use pagewise_model::bench::code::TextBenchSample;
+use pagewise_model::bench::pipe::ClaimAnswer;
+use pagewise_model::bench::tlb::{ClaimedTlb, RatioSteadiness, TlbSide};
 use pagewise_model::{Fact, PageSize};
 use proptest::prelude::*;
 
@@ -18,8 +18,8 @@ const ENTRIES: [u64; 2] = [512, 2048];
 const HUGE_ENTRIES: u64 = 64;
 const COST_NS: [f64; 2] = [4.0, 20.0];
 
-fn point(order: Order, pages: PageKind, apart: Bytes, jumps: u64, ns: f64) -> Point {
-    let sample = |repeat: u32| Sample {
+fn point(order: JumpOrder, pages: PageKind, apart: Bytes, jumps: u64, ns: f64) -> TextBenchPoint {
+    let sample = |repeat: u32| TextBenchSample {
         repeat,
         place: repeat,
         jump_ns: ns * (1.0 + 0.001 * f64::from(repeat % 3)),
@@ -27,7 +27,7 @@ fn point(order: Order, pages: PageKind, apart: Bytes, jumps: u64, ns: f64) -> Po
         misses_per_1000_instructions: None,
     };
     let samples = (0..10).map(sample).collect();
-    Point { samples, ..Point::new(order, pages, apart, jumps) }
+    TextBenchPoint { samples, ..TextBenchPoint::new(order, pages, apart, jumps) }
 }
 
 /// Time of a jump among this many jumps: caches make it slower.
@@ -44,26 +44,44 @@ fn counts(from: u32, to: u32) -> Vec<u64> {
     (from..to).flat_map(|bits| (0..6).map(move |i| (1_u64 << bits) * (6 + i) / 6)).collect()
 }
 
-fn points() -> Vec<Point> {
+fn points() -> Vec<TextBenchPoint> {
     let mut points = Vec::new();
     for jumps in counts(4, 13) {
         let plain = plain_ns(jumps);
-        points.push(point(Order::Changing, PageKind::Thp, DENSE, jumps, plain));
-        points.push(point(Order::Changing, PageKind::Base, APART, jumps, plain + extra_ns(jumps)));
-        points.push(point(Order::Changing, PageKind::Base, DENSE, jumps, plain + extra_ns(jumps)));
+        points.push(point(JumpOrder::Changing, PageKind::Thp, DENSE, jumps, plain));
+        points.push(point(
+            JumpOrder::Changing,
+            PageKind::Base,
+            APART,
+            jumps,
+            plain + extra_ns(jumps),
+        ));
+        points.push(point(
+            JumpOrder::Changing,
+            PageKind::Base,
+            DENSE,
+            jumps,
+            plain + extra_ns(jumps),
+        ));
         for kind in [PageKind::Base, PageKind::Thp] {
-            points.push(point(Order::Repeated, kind, DENSE, jumps, plain / 4.0));
+            points.push(point(JumpOrder::Repeated, kind, DENSE, jumps, plain / 4.0));
         }
     }
     for jumps in counts(4, 7) {
         let extra = if jumps > HUGE_ENTRIES { 5.0 } else { 0.0 };
-        points.push(point(Order::Changing, PageKind::Thp, HUGE, jumps, plain_ns(jumps) + extra));
+        points.push(point(
+            JumpOrder::Changing,
+            PageKind::Thp,
+            HUGE,
+            jumps,
+            plain_ns(jumps) + extra,
+        ));
     }
     points
 }
 
-fn jumps(points: Vec<Point>) -> Jumps {
-    Jumps {
+fn jumps(points: Vec<TextBenchPoint>) -> TextBenchReport {
+    TextBenchReport {
         seed: 1,
         repeats: 10,
         quick: false,
@@ -100,7 +118,7 @@ fn knees_are_where_translations_of_code_run_out() {
 
 #[test]
 fn caches_and_predictors_make_no_knee() {
-    let same = |p: Point| Point {
+    let same = |p: TextBenchPoint| TextBenchPoint {
         samples: point(p.order, p.pages, p.apart_bytes, p.jumps, plain_ns(p.jumps)).samples,
         ..p
     };
@@ -119,8 +137,12 @@ fn claims_are_confirmed_by_knees_and_refuted_by_none() {
         tlb(1, PageSize::BASE_4K, 96, TlbSide::Data),
     ];
     let claims = judge(&jumps).claims;
-    let answers: Vec<Answer> = claims.iter().map(|claim| claim.answer).collect();
-    assert_eq!(answers, [Answer::CannotTell, Answer::Confirmed, Answer::Confirmed], "{claims:?}");
+    let answers: Vec<ClaimAnswer> = claims.iter().map(|claim| claim.answer).collect();
+    assert_eq!(
+        answers,
+        [ClaimAnswer::CannotTell, ClaimAnswer::Confirmed, ClaimAnswer::Confirmed],
+        "{claims:?}"
+    );
     assert!(claims[0].why.contains("the end may be invisible"), "{claims:?}");
     assert!(claims[1].why.starts_with("a jump costs"), "{claims:?}");
 }
@@ -129,13 +151,13 @@ fn claims_are_confirmed_by_knees_and_refuted_by_none() {
 fn ratios_are_those_of_each_order_and_size() {
     let ratios = judge(&jumps(points())).ratios;
     let at = |order, jumps: u64| {
-        let is_it = |r: &&Ratio| (r.order, r.set_bytes) == (order, Bytes(jumps * DENSE.0));
+        let is_it = |r: &&TextBenchRatio| (r.order, r.set_bytes) == (order, Bytes(jumps * DENSE.0));
         ratios.iter().find(is_it).expect("a ratio")
     };
-    let far = at(Order::Changing, 4096);
+    let far = at(JumpOrder::Changing, 4096);
     assert!((far.ratio - 25.0 / 49.0).abs() < 0.01, "{far:?}");
-    assert_eq!((far.pages, far.steadiness), (PageKind::Thp, Steadiness::Steady));
-    assert!((at(Order::Repeated, 4096).ratio - 1.0).abs() < 0.01);
+    assert_eq!((far.pages, far.steadiness), (PageKind::Thp, RatioSteadiness::Steady));
+    assert!((at(JumpOrder::Repeated, 4096).ratio - 1.0).abs() < 0.01);
 }
 
 #[test]

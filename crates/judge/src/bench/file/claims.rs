@@ -5,13 +5,14 @@
 //! warm. Its clock did not see the unmapping, and since its last change not the mapping either. Here both are
 //! counted.
 
-use super::Found;
+use super::FileFindings;
 use crate::stats::{interval_text, paired_figure};
 use pagewise_model::bench::file::{
-    Account, Arm, Cell, CopyWay, Part, Point, Ratio, Refusal, Residency, Sample, Slip, Work,
+    BenchmarkFlaw, CacheResidency, CopyWay, FileBenchPart, FileCell, FilePoint, FileRatio,
+    FileSample, FileTimeAccount, FileWork, ReadWay, RefusedCell,
 };
-use pagewise_model::bench::tlb::Order;
-use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
+use pagewise_model::bench::tlb::AccessOrder;
+use pagewise_model::bench::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact};
 
@@ -28,9 +29,9 @@ const SAME: f64 = 0.05;
 /// A later pass takes no faults if it takes fewer than one for this many faults of the first.
 const FEW: u64 = 50;
 
-impl Found<'_> {
+impl FileFindings<'_> {
     /// All claims for which there are cells.
-    pub(super) fn claims(&self) -> Vec<Claim> {
+    pub(super) fn claims(&self) -> Vec<BenchClaim> {
         let all = [
             self.faster(),
             self.mapping(),
@@ -45,36 +46,39 @@ impl Found<'_> {
     }
 
     /// The largest of the study's blocks that was read warm and in order by this way.
-    fn usual(&self, arm: Arm) -> Option<(usize, &Point)> {
-        let of = self.whole(Part::Blocks).filter(|(_, point)| {
+    fn usual(&self, arm: ReadWay) -> Option<(usize, &FilePoint)> {
+        let of = self.whole(FileBenchPart::Blocks).filter(|(_, point)| {
             let cell = &point.cell;
             cell.arm == arm
-                && cell.order == Order::Sequential
-                && cell.residency == Residency::Warm
+                && cell.order == AccessOrder::Sequential
+                && cell.residency == CacheResidency::Warm
                 && !point.samples.is_empty()
         });
         of.max_by_key(|(_, point)| point.cell.block_bytes)
     }
 
-    fn account(&self, arm: Arm) -> Option<&Account> {
+    fn account(&self, arm: ReadWay) -> Option<&FileTimeAccount> {
         let (at, _) = self.usual(arm)?;
         self.accounts.iter().find(|account| account.point == at)
     }
 
-    fn faster(&self) -> Option<Claim> {
-        let is_warm_copy = |cell: &Cell| cell.arm == Arm::Map && cell.residency == Residency::Warm;
-        let of = |ratio: &&Ratio| {
+    fn faster(&self) -> Option<BenchClaim> {
+        let is_warm_copy =
+            |cell: &FileCell| cell.arm == ReadWay::Map && cell.residency == CacheResidency::Warm;
+        let of = |ratio: &&FileRatio| {
             let point = self.readings.points.get(ratio.point);
-            point.is_some_and(|point| point.cell.part == Part::Blocks && is_warm_copy(&point.cell))
+            point.is_some_and(|point| {
+                point.cell.part == FileBenchPart::Blocks && is_warm_copy(&point.cell)
+            })
         };
-        let times = |ratio: &Ratio| {
+        let times = |ratio: &FileRatio| {
             let inverse = |(low, high): (f64, f64)| (1.0 / high, 1.0 / low);
             let interval = ratio.interval.clone().map(inverse);
             let repeats = self.readings.points.get(ratio.point)?.samples.len() as u64;
-            let figure = Figure::new(1.0 / ratio.ratio, interval, repeats);
+            let figure = ClaimFigure::new(1.0 / ratio.ratio, interval, repeats);
             Some(figure.above(FASTER.0).below(FASTER.1))
         };
-        let times: Vec<Figure> = self.ratios.iter().filter(of).filter_map(times).collect();
+        let times: Vec<ClaimFigure> = self.ratios.iter().filter(of).filter_map(times).collect();
         let estimates = || times.iter().map(|figure| figure.estimate);
         let why = format!(
             "here {:.2} to {:.2} times (cells: {}), from open to close; the study did not time unmapping, and its loop over the mapping once ended half way",
@@ -83,12 +87,12 @@ impl Found<'_> {
             times.len()
         );
         let claim = "a mapping with a copy is 2 to 6 times as fast as read() on a cached file";
-        Some(Claim::judged(claim, Evidence::Figures(times), why))
+        Some(BenchClaim::judged(claim, ClaimEvidence::Figures(times), why))
     }
 
     /// A share of the undisturbed time, by counts and prices. Its interval reaches to what the same parts are of
     /// the time of the processes as they were.
-    fn share(&self, arm: Arm, of: impl Fn(&Account) -> f64) -> Option<Figure> {
+    fn share(&self, arm: ReadWay, of: impl Fn(&FileTimeAccount) -> f64) -> Option<ClaimFigure> {
         let (_, point) = self.usual(arm)?;
         let account = self.account(arm)?;
         let gib = point.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
@@ -96,7 +100,7 @@ impl Found<'_> {
             let per_gib_ns = ns / gib;
             let told = account.per_gib_ns - account.unexplained_per_gib_ns;
             let unexplained_per_gib_ns = per_gib_ns - told;
-            of(&Account { per_gib_ns, unexplained_per_gib_ns, ..account.clone() })
+            of(&FileTimeAccount { per_gib_ns, unexplained_per_gib_ns, ..account.clone() })
         };
         let positive = |share: f64| share.max(f64::EPSILON).ln();
         let shares = point.series(|s| positive(beside(s.total_ns().0 as f64))).values();
@@ -108,50 +112,53 @@ impl Found<'_> {
         Some(figure)
     }
 
-    fn mapping(&self) -> Option<Claim> {
-        let share = self.share(Arm::Map, |a| a.share(&[Work::Faults, Work::Populate]))?;
-        let unmapping = self.account(Arm::Map)?.share(&[Work::Unmap, Work::Open]);
+    fn mapping(&self) -> Option<BenchClaim> {
+        let share =
+            self.share(ReadWay::Map, |a| a.share(&[FileWork::Faults, FileWork::Populate]))?;
+        let unmapping = self.account(ReadWay::Map)?.share(&[FileWork::Unmap, FileWork::Open]);
         let why = format!(
             "here {}, and {:.0}% more for unmapping and opening, which the study did not count",
             share_text(&share),
             100.0 * unmapping
         );
-        let evidence = Evidence::figure(share.above(MAPPING - NEAR).below(MAPPING + NEAR));
+        let evidence = ClaimEvidence::figure(share.above(MAPPING - NEAR).below(MAPPING + NEAR));
         let claim = "mapping pages is 36% of the time of a mapping with a copy";
-        Some(Claim::judged(claim, evidence, why))
+        Some(BenchClaim::judged(claim, evidence, why))
     }
 
-    fn copying(&self) -> Option<Claim> {
-        let share = self.share(Arm::Read, |a| a.share(&[Work::KernelCopy]))?;
-        let account = self.account(Arm::Read)?;
+    fn copying(&self) -> Option<BenchClaim> {
+        let share = self.share(ReadWay::Read, |a| a.share(&[FileWork::KernelCopy]))?;
+        let account = self.account(ReadWay::Read)?;
         let [entry, lookup] =
-            [Work::Entry, Work::Lookup].map(|work| 100.0 * account.share(&[work]));
+            [FileWork::Entry, FileWork::Lookup].map(|work| 100.0 * account.share(&[work]));
         let why = format!("here {}, {entry:.0}% and {lookup:.0}%", share_text(&share));
-        let evidence = Evidence::figure(share.above(COPY - NEAR).below(COPY + NEAR));
+        let evidence = ClaimEvidence::figure(share.above(COPY - NEAR).below(COPY + NEAR));
         let claim =
             "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup";
-        Some(Claim::judged(claim, evidence, why))
+        Some(BenchClaim::judged(claim, evidence, why))
     }
 
-    fn explained(&self) -> Option<Claim> {
-        let share = |arm, least| Some(self.share(arm, Account::explained_share)?.above(least));
-        let (read, mapped) = (share(Arm::Read, EXPLAINED.0)?, share(Arm::Map, EXPLAINED.1)?);
+    fn explained(&self) -> Option<BenchClaim> {
+        let share =
+            |arm, least| Some(self.share(arm, FileTimeAccount::explained_share)?.above(least));
+        let (read, mapped) =
+            (share(ReadWay::Read, EXPLAINED.0)?, share(ReadWay::Map, EXPLAINED.1)?);
         let why = format!(
             "here {} and {}, by counts times prices measured before",
             share_text(&read),
             share_text(&mapped)
         );
         let claim = "82% of the time of read() and 96% of that of a mapping can be explained";
-        Some(Claim::judged(claim, Evidence::Figures(vec![read, mapped]), why))
+        Some(BenchClaim::judged(claim, ClaimEvidence::Figures(vec![read, mapped]), why))
     }
 
-    fn populating(&self) -> Option<Claim> {
-        let (plain, populated) = (self.usual(Arm::Map)?.1, self.usual(Arm::MapPopulate)?.1);
-        if plain.cell.by(Arm::MapPopulate) != populated.cell {
+    fn populating(&self) -> Option<BenchClaim> {
+        let (plain, populated) = (self.usual(ReadWay::Map)?.1, self.usual(ReadWay::MapPopulate)?.1);
+        if plain.cell.by(ReadWay::MapPopulate) != populated.cell {
             return None;
         }
-        let all: fn(&Sample) -> f64 = |s| s.total_ns().0 as f64;
-        let inner: fn(&Sample) -> f64 = |s| s.use_ns().0 as f64;
+        let all: fn(&FileSample) -> f64 = |s| s.total_ns().0 as f64;
+        let inner: fn(&FileSample) -> f64 = |s| s.use_ns().0 as f64;
         let logs = populated.series(all).log_ratios(&plain.series(all));
         let figure = paired_figure(&logs, "processes of both")?.below(1.0 - MAPPING + NEAR);
         let why = format!(
@@ -164,19 +171,19 @@ impl Found<'_> {
             interval_text(&figure.interval)
         );
         let claim = "MAP_POPULATE removes the cost of mapping";
-        Some(Claim::judged(claim, Evidence::figure(figure), why))
+        Some(BenchClaim::judged(claim, ClaimEvidence::figure(figure), why))
     }
 
     /// The passes of a way, and the number of the last.
-    fn passes(&self, arm: Arm) -> Option<(&Point, usize)> {
-        let (_, point) = self.whole(Part::Passes).find(|(_, p)| p.cell.arm == arm)?;
+    fn passes(&self, arm: ReadWay) -> Option<(&FilePoint, usize)> {
+        let (_, point) = self.whole(FileBenchPart::Passes).find(|(_, p)| p.cell.arm == arm)?;
         let last = (point.cell.passes as usize).checked_sub(1).filter(|last| *last > 0)?;
         (!point.samples.is_empty()).then_some((point, last))
     }
 
     /// The long run of a mapping: whether later passes still take faults.
-    fn again(&self) -> Option<Claim> {
-        let (point, last) = self.passes(Arm::Map)?;
+    fn again(&self) -> Option<BenchClaim> {
+        let (point, last) = self.passes(ReadWay::Map)?;
         let counted = || point.samples.iter().filter_map(|s| s.pass_faults.split_first());
         let is_pure = |(first, later): (&u64, &[u64])| {
             later.iter().all(|faults| faults.saturating_mul(FEW) <= *first)
@@ -198,12 +205,12 @@ impl Found<'_> {
             None => format!("first pass and last: {speed}; faults of each pass were not counted"),
         };
         let claim = "with repeated passes over a file, a mapping becomes pure copy: later passes take no faults";
-        Some(Claim::judged(claim, Evidence::counted(counted().map(is_pure)), why))
+        Some(BenchClaim::judged(claim, ClaimEvidence::counted(counted().map(is_pure)), why))
     }
 
     /// The same claim for calls: the last pass takes the time of the first.
-    fn unchanged(&self) -> Option<Claim> {
-        let (point, last) = self.passes(Arm::Read)?;
+    fn unchanged(&self) -> Option<BenchClaim> {
+        let (point, last) = self.passes(ReadWay::Read)?;
         let pass =
             |at: usize| point.series(move |s| s.pass_ns.get(at).map_or(0.0, |ns| ns.0 as f64));
         let logs = pass(0).log_ratios(&pass(last));
@@ -216,30 +223,30 @@ impl Found<'_> {
             point.pass_gib_per_s(0)?.median
         );
         let claim = "with repeated passes over a file, read() does not change";
-        Some(Claim::judged(claim, Evidence::figure(figure), why))
+        Some(BenchClaim::judged(claim, ClaimEvidence::figure(figure), why))
     }
 
     /// The same copy with and without vector registers, and what the kernel would pay for them.
-    fn vectors(&self) -> Option<Claim> {
+    fn vectors(&self) -> Option<BenchClaim> {
         let copies = self.readings.copies.as_ref()?;
         let (plain, kernel) =
             (copies.aligned(CopyWay::RepMovsb)?, copies.aligned(CopyWay::Kernel)?);
         let wide = [CopyWay::Avx2, CopyWay::Avx512].into_iter();
         let rated = wide.filter_map(|way| Some((way.into_str(), copies.aligned(way)?)));
         let (name, vector) = rated.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-        let evidence = Evidence::figure(Figure::over(vector, plain).above(1.0 + SAME));
+        let evidence = ClaimEvidence::figure(ClaimFigure::over(vector, plain).above(1.0 + SAME));
         let save = copies.save_restore_ns.known()?.median;
         let state = copies.state_bytes.known()?;
         // Nanoseconds that each byte is cheaper.
         let ns = |rate: f64| 1e9 / Bytes::gib(1).0 as f64 / rate;
         let gain = ns(plain.median) - ns(vector.median);
         let pays = match evidence.answer() {
-            Answer::Confirmed => {
+            ClaimAnswer::Confirmed => {
                 format!("it pays from {} per call on", Bytes((save / gain) as u64))
             }
-            Answer::Refuted if gain > 0.0 => "it gains too little to matter".to_owned(),
-            Answer::Refuted => "that is never earned back".to_owned(),
-            Answer::CannotTell => "whether that is earned back is open".to_owned(),
+            ClaimAnswer::Refuted if gain > 0.0 => "it gains too little to matter".to_owned(),
+            ClaimAnswer::Refuted => "that is never earned back".to_owned(),
+            ClaimAnswer::CannotTell => "whether that is earned back is open".to_owned(),
         };
         let why = format!(
             "page-aligned, {name} copies {:.1} GiB/s, rep movsb {:.1}, pread {:.1}: what pread lacks to rep \
@@ -247,13 +254,13 @@ impl Found<'_> {
             vector.median, plain.median, kernel.median
         );
         let claim = "copying with vector registers, which the kernel would have to save, is faster than the same copy without";
-        Some(Claim::judged(claim, evidence, why))
+        Some(BenchClaim::judged(claim, evidence, why))
     }
 
     /// What each error that was repeated would show.
-    fn slips(&self) -> Vec<Claim> {
-        let slip = |slip: &Slip| {
-            let changed = |refusal: &&Refusal| {
+    fn slips(&self) -> Vec<BenchClaim> {
+        let slip = |slip: &BenchmarkFlaw| {
+            let changed = |refusal: &&RefusedCell| {
                 let point = self.readings.points.get(refusal.point);
                 point.is_some_and(|point| slip.changes(&point.cell))
             };
@@ -261,14 +268,14 @@ impl Found<'_> {
             let point = self.readings.points.get(refusal.point)?;
             let rate = point.rate_gib_per_s()?.median;
             let asked = self.readings.asked(&point.cell);
-            let is_equal = |sample: &Sample| Some(sample.ledger) == asked;
-            Some(Claim::judged(
+            let is_equal = |sample: &FileSample| Some(sample.ledger) == asked;
+            Some(BenchClaim::judged(
                 format!(
                     "with the error {}: {} gives {rate:.1} GiB/s",
                     slip.into_str(),
                     point.cell.arm.name()
                 ),
-                Evidence::counted(point.samples.iter().map(is_equal)),
+                ClaimEvidence::counted(point.samples.iter().map(is_equal)),
                 refusal.why.clone(),
             ))
         };
@@ -277,7 +284,7 @@ impl Found<'_> {
 }
 
 /// `34% (95% interval 31 to 38%)`.
-fn share_text(share: &Figure) -> String {
+fn share_text(share: &ClaimFigure) -> String {
     let range = match &share.interval {
         Fact::Known((low, high)) => {
             format!(" (95% interval {:.0} to {:.0}%)", 100.0 * low, 100.0 * high)

@@ -16,42 +16,43 @@ mod prices;
 
 use crate::stats::paired_ratio;
 use pagewise_model::bench::file::{
-    Account, Arm, Cell, Judgement, Ledger, Part, Point, Ratio, Readings, Refusal, Residency,
+    CacheResidency, FileBenchPart, FileBenchReport, FileCell, FileJudgement, FilePoint, FileRatio,
+    FileTimeAccount, ReadLedger, ReadWay, RefusedCell,
 };
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::tlb::AccessOrder;
 
 /// Ways within this share of the best are as good.
 const SAME: f64 = 0.03;
 
 /// All conclusions from `readings`.
 #[must_use]
-pub fn judge(readings: &Readings) -> Judgement {
+pub fn judge(readings: &FileBenchReport) -> FileJudgement {
     let (ratios, accounts) = (Vec::new(), Vec::new());
-    let mut found = Found { readings, refusals: refusals(readings), ratios, accounts };
+    let mut found = FileFindings { readings, refusals: refusals(readings), ratios, accounts };
     let points = || readings.points.iter().enumerate();
     found.ratios = points().filter_map(|(at, point)| found.ratio(at, point)).collect();
     found.accounts = found.accounts();
     let claims = found.claims();
     let advice = vec![found.warm(), found.cold(), found.kept()];
-    let Found { refusals, ratios, accounts, .. } = found;
-    Judgement { refusals, ratios, accounts, claims, advice }
+    let FileFindings { refusals, ratios, accounts, .. } = found;
+    FileJudgement { refusals, ratios, accounts, claims, advice }
 }
 
 /// Every point whose ledger does not match its work, with the difference.
-pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
-    let refusal = |(point, it): (usize, &Point)| {
+pub(crate) fn refusals(readings: &FileBenchReport) -> Vec<RefusedCell> {
+    let refusal = |(point, it): (usize, &FilePoint)| {
         let asked = readings.asked(&it.cell);
         let why = it.samples.iter().find_map(|sample| match asked {
             Some(asked) => difference(&asked, &sample.ledger),
             None => Some("its expected checksum is not known".to_owned()),
         })?;
-        Some(Refusal { point, why })
+        Some(RefusedCell { point, why })
     };
     readings.points.iter().enumerate().filter_map(refusal).collect()
 }
 
 /// How the found ledger differs from the expected one. `None` if they are equal.
-fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
+fn difference(asked: &ReadLedger, found: &ReadLedger) -> Option<String> {
     let of = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     if found.bytes != asked.bytes || found.blocks != asked.blocks {
         let share = of(found.bytes.0, asked.bytes.0);
@@ -72,56 +73,61 @@ fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
 }
 
 /// The intermediate results.
-struct Found<'a> {
-    readings: &'a Readings,
-    refusals: Vec<Refusal>,
-    ratios: Vec<Ratio>,
-    accounts: Vec<Account>,
+struct FileFindings<'a> {
+    readings: &'a FileBenchReport,
+    refusals: Vec<RefusedCell>,
+    ratios: Vec<FileRatio>,
+    accounts: Vec<FileTimeAccount>,
 }
 
-impl Found<'_> {
+impl FileFindings<'_> {
     /// Whether a point did what it was asked for.
     fn is_whole(&self, at: usize) -> bool {
         !self.refusals.iter().any(|refusal| refusal.point == at)
     }
 
     /// The points of a part that did.
-    fn whole(&self, part: Part) -> impl Iterator<Item = (usize, &Point)> {
+    fn whole(&self, part: FileBenchPart) -> impl Iterator<Item = (usize, &FilePoint)> {
         self.readings.part(part).filter(move |(at, _)| self.is_whole(*at))
     }
 
     /// A way against read() of the same blocks, where both did equal work.
-    fn ratio(&self, at: usize, point: &Point) -> Option<Ratio> {
-        let (base, read) = self.readings.find(&point.cell.by(Arm::Read))?;
+    fn ratio(&self, at: usize, point: &FilePoint) -> Option<FileRatio> {
+        let (base, read) = self.readings.find(&point.cell.by(ReadWay::Read))?;
         if base == at || !self.is_whole(at) || !self.is_whole(base) {
             return None;
         }
-        let total = |point: &Point| point.series(|sample| sample.total_ns().0 as f64);
+        let total = |point: &FilePoint| point.series(|sample| sample.total_ns().0 as f64);
         let logs = total(point).log_ratios(&total(read));
         let (ratio, interval) = paired_ratio(&logs, "repeats of both")?;
-        Some(Ratio { point: at, base, ratio, interval })
+        Some(FileRatio { point: at, base, ratio, interval })
     }
 }
 
 /// A way with its rate, GiB/s from the first call to the last.
 #[derive(Clone, Copy)]
-struct Rated {
-    cell: Cell,
+struct RatedCell {
+    cell: FileCell,
     rate: f64,
 }
 
-impl Found<'_> {
+impl FileFindings<'_> {
     /// The points of a part that did what they were asked for, with their rates.
-    fn rated(&self, part: Part) -> impl Iterator<Item = (Rated, &Point)> {
+    fn rated(&self, part: FileBenchPart) -> impl Iterator<Item = (RatedCell, &FilePoint)> {
         self.whole(part).filter_map(|(_, point)| {
             let rate = point.rate_gib_per_s()?.median;
-            Some((Rated { cell: point.cell, rate }, point))
+            Some((RatedCell { cell: point.cell, rate }, point))
         })
     }
 
     /// The fastest way for one order and residency, over all blocks, among those that `which` takes.
-    fn best(&self, order: Order, residency: Residency, which: fn(Arm) -> bool) -> Option<Rated> {
-        let all = self.rated(Part::Blocks).map(|(rated, _)| rated);
+    fn best(
+        &self,
+        order: AccessOrder,
+        residency: CacheResidency,
+        which: fn(ReadWay) -> bool,
+    ) -> Option<RatedCell> {
+        let all = self.rated(FileBenchPart::Blocks).map(|(rated, _)| rated);
         let here = all.filter(|r| {
             r.cell.order == order && r.cell.residency == residency && which(r.cell.arm)
         });
@@ -129,12 +135,12 @@ impl Found<'_> {
     }
 
     fn warm(&self) -> String {
-        let part = |order: Order| {
-            let copied = self.best(order, Residency::Warm, |arm| !arm.is_mapped())?;
-            let mapped = self.best(order, Residency::Warm, Arm::is_mapped)?;
+        let part = |order: AccessOrder| {
+            let copied = self.best(order, CacheResidency::Warm, |arm| !arm.is_mapped())?;
+            let mapped = self.best(order, CacheResidency::Warm, ReadWay::is_mapped)?;
             Some((copied, mapped))
         };
-        let clause = |(copied, mapped): (Rated, Rated)| {
+        let clause = |(copied, mapped): (RatedCell, RatedCell)| {
             let (better, other) =
                 if mapped.rate > copied.rate { (mapped, copied) } else { (copied, mapped) };
             let gain = better.rate / other.rate;
@@ -149,7 +155,7 @@ impl Found<'_> {
                 better.rate
             )
         };
-        match (part(Order::Sequential), part(Order::Random)) {
+        match (part(AccessOrder::Sequential), part(AccessOrder::Random)) {
             (Some(in_order), Some(random)) => format!(
                 "To read a cached file once in order: {}; at random: {}.",
                 clause(in_order),
@@ -164,15 +170,17 @@ impl Found<'_> {
     }
 
     fn cold(&self) -> String {
-        let any = |order| self.best(order, Residency::Cold, |_| true);
-        let clause = |best: Rated, order: &str| {
+        let any = |order| self.best(order, CacheResidency::Cold, |_| true);
+        let clause = |best: RatedCell, order: &str| {
             format!("{order} {} ({:.2} GiB/s)", best.cell.arm.into_str(), best.rate)
         };
-        let found = [(any(Order::Sequential), "in order"), (any(Order::Random), "at random")];
+        let found =
+            [(any(AccessOrder::Sequential), "in order"), (any(AccessOrder::Random), "at random")];
         let clauses: Vec<String> =
             found.into_iter().filter_map(|(best, order)| Some(clause(best?, order))).collect();
         if clauses.is_empty() {
-            let why = self.readings.points.iter().filter(|p| p.cell.residency == Residency::Cold);
+            let why =
+                self.readings.points.iter().filter(|p| p.cell.residency == CacheResidency::Cold);
             let why = why.filter_map(|point| point.refused.as_deref()).next();
             return format!("No verdict on uncached files: {}.", why.unwrap_or("none was read"));
         }
@@ -181,8 +189,8 @@ impl Found<'_> {
 
     /// What a mapping is worth that is kept over several passes.
     fn kept(&self) -> String {
-        let passes = |which: fn(Arm) -> bool| {
-            let all = self.rated(Part::Passes).filter(|(rated, _)| which(rated.cell.arm));
+        let passes = |which: fn(ReadWay) -> bool| {
+            let all = self.rated(FileBenchPart::Passes).filter(|(rated, _)| which(rated.cell.arm));
             let rated = all.filter_map(|(rated, point)| {
                 let last = rated.cell.passes.checked_sub(1)? as usize;
                 let (first, last) = (point.pass_gib_per_s(0)?, point.pass_gib_per_s(last)?);
@@ -190,7 +198,8 @@ impl Found<'_> {
             });
             rated.max_by(|a, b| a.2.total_cmp(&b.2))
         };
-        let (Some(read), Some(mapped)) = (passes(|arm| !arm.is_mapped()), passes(Arm::is_mapped))
+        let (Some(read), Some(mapped)) =
+            (passes(|arm| !arm.is_mapped()), passes(ReadWay::is_mapped))
         else {
             return "No verdict on files that are read again: no passes were measured.".to_owned();
         };

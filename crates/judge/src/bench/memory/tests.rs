@@ -4,9 +4,10 @@ use super::judge;
 use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
 use pagewise_model::bench::memory::{
-    FirstTouch, Host, Point, Populated, Pressure, Sample, Split, Way,
+    HostBackingCost, HugePageSplit, MemoryBenchPoint, MemoryBenchReport, MemoryBenchSample,
+    MemoryBenchWay, PopulatePressure, PopulatedFile,
 };
-use pagewise_model::bench::pipe::Answer;
+use pagewise_model::bench::pipe::ClaimAnswer;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 use proptest::prelude::*;
 
@@ -15,9 +16,9 @@ const HUGE_PAGES: u64 = 8;
 const REPEATS: u32 = 10;
 
 /// A way that takes `page_ns` nanoseconds for each page used, with noise of 1%.
-fn point(way: Way, page_ns: f64, faults: u64, resident_pages: u64) -> Point {
+fn point(way: MemoryBenchWay, page_ns: f64, faults: u64, resident_pages: u64) -> MemoryBenchPoint {
     let mut rng = Rng::new(11);
-    let sample = |repeat| Sample {
+    let sample = |repeat| MemoryBenchSample {
         repeat,
         place: repeat,
         setup_ns: Nanos(0),
@@ -28,7 +29,7 @@ fn point(way: Way, page_ns: f64, faults: u64, resident_pages: u64) -> Point {
         touch_faults: faults,
         resident_bytes: Fact::Known(Bytes(resident_pages * PageSize::BASE_4K.bytes())),
     };
-    Point {
+    MemoryBenchPoint {
         way,
         every_pages: 1,
         threads: 1,
@@ -41,8 +42,8 @@ fn point(way: Way, page_ns: f64, faults: u64, resident_pages: u64) -> Point {
     }
 }
 
-fn touches(points: Vec<Point>) -> FirstTouch {
-    FirstTouch {
+fn touches(points: Vec<MemoryBenchPoint>) -> MemoryBenchReport {
+    MemoryBenchReport {
         seed: 1,
         repeats: REPEATS,
         quick: false,
@@ -63,24 +64,24 @@ fn touches(points: Vec<Point>) -> FirstTouch {
 }
 
 /// What an ordinary kernel does.
-fn usual() -> Vec<Point> {
+fn usual() -> Vec<MemoryBenchPoint> {
     vec![
-        point(Way::OnDemand, 1000.0, PAGES, 0),
-        point(Way::Thp, 200.0, HUGE_PAGES, 0),
-        point(Way::MapPopulate, 700.0, 0, PAGES),
-        Point {
+        point(MemoryBenchWay::OnDemand, 1000.0, PAGES, 0),
+        point(MemoryBenchWay::Thp, 200.0, HUGE_PAGES, 0),
+        point(MemoryBenchWay::MapPopulate, 700.0, 0, PAGES),
+        MemoryBenchPoint {
             every_pages: 10,
             used_pages: PAGES / 10,
-            ..point(Way::MapPopulate, 700.0, 0, PAGES)
+            ..point(MemoryBenchWay::MapPopulate, 700.0, 0, PAGES)
         },
-        point(Way::PopulateWrite, 720.0, 0, PAGES),
-        point(Way::Willneed, 1001.0, PAGES, 0),
-        point(Way::FileFaultAround, 100.0, PAGES / 16, 0),
-        point(Way::FileWillneed, 101.0, PAGES / 16, 0),
+        point(MemoryBenchWay::PopulateWrite, 720.0, 0, PAGES),
+        point(MemoryBenchWay::Willneed, 1001.0, PAGES, 0),
+        point(MemoryBenchWay::FileFaultAround, 100.0, PAGES / 16, 0),
+        point(MemoryBenchWay::FileWillneed, 101.0, PAGES / 16, 0),
     ]
 }
 
-fn answer(touches: &FirstTouch, part: &str) -> Option<Answer> {
+fn answer(touches: &MemoryBenchReport, part: &str) -> Option<ClaimAnswer> {
     let claims = judge(touches).claims;
     claims.iter().find(|claim| claim.claim.contains(part)).map(|claim| claim.answer)
 }
@@ -92,21 +93,28 @@ fn ratios_are_against_the_baseline_of_each_way() {
         let found = judged.ratios.iter().find(|r| r.way == way && r.every_pages == every);
         found.unwrap_or_else(|| panic!("{way:?} in {judged:?}")).ratio
     };
-    assert!((of(Way::Thp, 1) - 0.2).abs() < 0.01);
-    assert!((of(Way::FileWillneed, 1) - 1.01).abs() < 0.02, "against the file, not on demand");
-    assert!((of(Way::MapPopulate, 10) - 7.0).abs() < 0.1, "for each page used");
-    assert!(judged.ratios.iter().all(|r| r.way != Way::OnDemand), "not against itself");
-    let thp = judged.ratios.iter().find(|r| r.way == Way::Thp).and_then(|r| r.interval.known());
+    assert!((of(MemoryBenchWay::Thp, 1) - 0.2).abs() < 0.01);
+    assert!(
+        (of(MemoryBenchWay::FileWillneed, 1) - 1.01).abs() < 0.02,
+        "against the file, not on demand"
+    );
+    assert!((of(MemoryBenchWay::MapPopulate, 10) - 7.0).abs() < 0.1, "for each page used");
+    assert!(judged.ratios.iter().all(|r| r.way != MemoryBenchWay::OnDemand), "not against itself");
+    let thp = judged
+        .ratios
+        .iter()
+        .find(|r| r.way == MemoryBenchWay::Thp)
+        .and_then(|r| r.interval.known());
     assert!(thp.is_some_and(|(low, high)| *low <= 0.21 && *high >= 0.19), "{thp:?}");
 }
 
 #[test]
 fn a_baseline_with_as_many_threads_is_taken() {
-    let two = |way, ns| Point { threads: 2, ..point(way, ns, PAGES, 0) };
+    let two = |way, ns| MemoryBenchPoint { threads: 2, ..point(way, ns, PAGES, 0) };
     let points = vec![
-        point(Way::OnDemand, 1000.0, PAGES, 0),
-        two(Way::OnDemand, 500.0),
-        two(Way::Thp, 250.0),
+        point(MemoryBenchWay::OnDemand, 1000.0, PAGES, 0),
+        two(MemoryBenchWay::OnDemand, 500.0),
+        two(MemoryBenchWay::Thp, 250.0),
     ];
     let judged = judge(&touches(points));
     assert_eq!(judged.ratios.len(), 1, "{judged:?}");
@@ -120,37 +128,39 @@ fn a_baseline_with_as_many_threads_is_taken() {
 #[test]
 fn claims_are_answered_by_counts() {
     let usual = touches(usual());
-    assert_eq!(answer(&usual, "one fault instead of 512"), Some(Answer::Confirmed));
-    assert_eq!(answer(&usual, "MAP_POPULATE leaves"), Some(Answer::Confirmed));
-    assert_eq!(answer(&usual, "populating memory is faster"), Some(Answer::Confirmed));
-    assert_eq!(answer(&usual, "MADV_WILLNEED fills anonymous"), Some(Answer::Refuted));
-    assert_eq!(answer(&usual, "POSIX_MADV_WILLNEED maps"), Some(Answer::Refuted));
+    assert_eq!(answer(&usual, "one fault instead of 512"), Some(ClaimAnswer::Confirmed));
+    assert_eq!(answer(&usual, "MAP_POPULATE leaves"), Some(ClaimAnswer::Confirmed));
+    assert_eq!(answer(&usual, "populating memory is faster"), Some(ClaimAnswer::Confirmed));
+    assert_eq!(answer(&usual, "MADV_WILLNEED fills anonymous"), Some(ClaimAnswer::Refuted));
+    assert_eq!(answer(&usual, "POSIX_MADV_WILLNEED maps"), Some(ClaimAnswer::Refuted));
     assert_eq!(answer(&usual, "stays whole"), None, "nothing was split");
 }
 
 #[test]
 fn a_kernel_that_does_otherwise_is_reported() {
     let mut points = usual();
-    points[2] = Point {
+    points[2] = MemoryBenchPoint {
         expected_faults: Fact::Known(0),
-        ..point(Way::MapPopulate, 700.0, PAGES / 2, PAGES / 2)
+        ..point(MemoryBenchWay::MapPopulate, 700.0, PAGES / 2, PAGES / 2)
     };
-    points[4] = point(Way::PopulateWrite, 1300.0, 0, PAGES);
-    points[5] =
-        Point { expected_faults: Fact::Known(PAGES), ..point(Way::Willneed, 900.0, 0, PAGES) };
-    points[7] = point(Way::FileWillneed, 50.0, 0, PAGES);
+    points[4] = point(MemoryBenchWay::PopulateWrite, 1300.0, 0, PAGES);
+    points[5] = MemoryBenchPoint {
+        expected_faults: Fact::Known(PAGES),
+        ..point(MemoryBenchWay::Willneed, 900.0, 0, PAGES)
+    };
+    points[7] = point(MemoryBenchWay::FileWillneed, 50.0, 0, PAGES);
     let other = touches(points);
-    assert_eq!(answer(&other, "MAP_POPULATE leaves"), Some(Answer::Refuted));
-    assert_eq!(answer(&other, "populating memory is faster"), Some(Answer::Refuted));
-    assert_eq!(answer(&other, "MADV_WILLNEED fills anonymous"), Some(Answer::Confirmed));
-    assert_eq!(answer(&other, "POSIX_MADV_WILLNEED maps"), Some(Answer::Confirmed));
+    assert_eq!(answer(&other, "MAP_POPULATE leaves"), Some(ClaimAnswer::Refuted));
+    assert_eq!(answer(&other, "populating memory is faster"), Some(ClaimAnswer::Refuted));
+    assert_eq!(answer(&other, "MADV_WILLNEED fills anonymous"), Some(ClaimAnswer::Confirmed));
+    assert_eq!(answer(&other, "POSIX_MADV_WILLNEED maps"), Some(ClaimAnswer::Confirmed));
 }
 
 #[test]
 fn a_split_page_is_reported_by_what_is_left_of_it() {
     let mut some = touches(usual());
     let ns = |ns| Measured::from_values(&[ns]).unwrap_or_else(|| panic!("{ns}"));
-    let split = Split {
+    let split = HugePageSplit {
         huge_pages: 8,
         before_bytes: Bytes::mib(16),
         after_bytes: Bytes(0),
@@ -160,33 +170,33 @@ fn a_split_page_is_reported_by_what_is_left_of_it() {
         base_mend_ns: ns(900.0),
     };
     some.split = Fact::Known(split.clone());
-    assert_eq!(answer(&some, "stays whole"), Some(Answer::Refuted));
-    some.split = Fact::Known(Split { after_bytes: Bytes::mib(16), ..split });
-    assert_eq!(answer(&some, "stays whole"), Some(Answer::Confirmed));
+    assert_eq!(answer(&some, "stays whole"), Some(ClaimAnswer::Refuted));
+    some.split = Fact::Known(HugePageSplit { after_bytes: Bytes::mib(16), ..split });
+    assert_eq!(answer(&some, "stays whole"), Some(ClaimAnswer::Confirmed));
 }
 
 #[test]
 fn a_mapping_that_was_not_filled_is_reported_where_the_machine_had_room() {
-    let populated = |mib, major_faults| Populated {
+    let populated = |mib, major_faults| PopulatedFile {
         setup_ns: Nanos(1),
         resident_bytes: Bytes::mib(mib),
         touch_ns: Nanos(1),
         major_faults,
     };
     let reported = |alone, limited| {
-        let pressure = Pressure {
+        let pressure = PopulatePressure {
             file_bytes: Bytes::mib(64),
             limit_bytes: Bytes::mib(32),
             alone: populated(alone, 0),
             limited: populated(limited, 300),
         };
         answer(
-            &FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) },
+            &MemoryBenchReport { pressure: Fact::Known(pressure), ..touches(usual()) },
             "is fully populated",
         )
     };
-    assert_eq!(reported(64, 30), Some(Answer::Refuted));
-    assert_eq!(reported(64, 64), Some(Answer::Confirmed));
+    assert_eq!(reported(64, 30), Some(ClaimAnswer::Refuted));
+    assert_eq!(reported(64, 64), Some(ClaimAnswer::Confirmed));
     assert_eq!(reported(20, 18), None, "short of memory without a group");
 }
 
@@ -204,9 +214,9 @@ fn there_are_three_sentences_whatever_is_known() {
 #[test]
 fn no_gain_is_no_advice() {
     let points = vec![
-        point(Way::OnDemand, 1000.0, PAGES, 0),
-        point(Way::Thp, 1000.0, HUGE_PAGES, 0),
-        point(Way::PopulateWrite, 1100.0, 0, PAGES),
+        point(MemoryBenchWay::OnDemand, 1000.0, PAGES, 0),
+        point(MemoryBenchWay::Thp, 1000.0, HUGE_PAGES, 0),
+        point(MemoryBenchWay::PopulateWrite, 1100.0, 0, PAGES),
     ];
     let advice = judge(&touches(points)).advice;
     assert!(advice[0].starts_with("Do not expect larger pages"), "{advice:?}");
@@ -228,7 +238,7 @@ fn too_few_mappings_prove_nothing() {
 #[test]
 fn a_host_that_backs_anew_is_reported_when_it_is_often() {
     let mut some = touches(usual());
-    let host = |slow_chunks| Host {
+    let host = |slow_chunks| HostBackingCost {
         is_huge: false,
         chunk_bytes: Bytes::mib(16),
         chunks: 100,
@@ -258,9 +268,9 @@ proptest! {
         prop_assert!(judged.claims.len() >= 6 || repeats == 0, "{:?}", judged.claims);
         check(&judged.claims)?;
         let faster = judged.claims.iter().find(|claim| claim.claim.contains("is faster than"));
-        let ratio = judged.ratios.iter().find(|r| r.way == Way::PopulateWrite);
+        let ratio = judged.ratios.iter().find(|r| r.way == MemoryBenchWay::PopulateWrite);
         let is_open = ratio.and_then(|r| r.interval.known()).is_none_or(|(low, high)| *low <= 1.0 && 1.0 <= *high);
-        prop_assert!(faster.is_none_or(|claim| is_open == (claim.answer == Answer::CannotTell)));
+        prop_assert!(faster.is_none_or(|claim| is_open == (claim.answer == ClaimAnswer::CannotTell)));
         // Nothing is advised that has no interval.
         let is_advised = |text: &String| text.starts_with("Put") || text.starts_with("Populate");
         prop_assert!(repeats >= 6 || !judged.advice.iter().any(is_advised), "{:?}", judged.advice);

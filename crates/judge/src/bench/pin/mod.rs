@@ -17,10 +17,12 @@
 //! one entry of the page table serves 32 pages of a piece. A share is claimed to be within a quarter of it,
 //! as for the ladder of pipes.
 
-use crate::bench::best::{Best, to_settle};
+use crate::bench::best::{BestWay, to_settle};
 use crate::stats::{interval_text, less_text, paired_figure, paired_ratio};
-use pagewise_model::bench::pin::{Judgement, Pins, Point, Price, Ratio, Sample, Share, Way};
-use pagewise_model::bench::{Claim, Evidence, Figure, PageKind, Series};
+use pagewise_model::bench::pin::{
+    PinBenchReport, PinJudgement, PinPoint, PinPrice, PinRatio, PinSample, PinShare, PinWay,
+};
+use pagewise_model::bench::{BenchClaim, ClaimEvidence, ClaimFigure, PageKind, RepeatSeries};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, Measured};
 
@@ -40,22 +42,23 @@ const SAME: f64 = 1.25;
 
 /// All conclusions from `pins`.
 #[must_use]
-pub fn judge(pins: &Pins) -> Judgement {
-    let pinning = || Way::ALL.into_iter().filter(|way| way.pins());
-    let on = |way: Way| kinds(pins, way).into_iter().map(move |pages| (way, pages));
-    let prices: Vec<Price> = pinning().flat_map(on).map(|on| price(pins, on)).collect();
+pub fn judge(pins: &PinBenchReport) -> PinJudgement {
+    let pinning = || PinWay::ALL.into_iter().filter(|way| way.pins());
+    let on = |way: PinWay| kinds(pins, way).into_iter().map(move |pages| (way, pages));
+    let prices: Vec<PinPrice> = pinning().flat_map(on).map(|on| price(pins, on)).collect();
     let larger = pinning().flat_map(on).filter(|(_, pages)| *pages != PageKind::Base);
-    let ratios: Vec<Ratio> = larger.filter_map(|on| ratio(pins, on)).collect();
-    let lent = kinds(pins, Way::Vmsplice).into_iter().flat_map(|k| pins.curve(Way::Vmsplice, k));
+    let ratios: Vec<PinRatio> = larger.filter_map(|on| ratio(pins, on)).collect();
+    let lent =
+        kinds(pins, PinWay::Vmsplice).into_iter().flat_map(|k| pins.curve(PinWay::Vmsplice, k));
     let lent = lent.filter(|point| !point.samples.is_empty());
-    let shares: Vec<Share> = lent.map(|point| share(pins, point)).collect();
+    let shares: Vec<PinShare> = lent.map(|point| share(pins, point)).collect();
     let claims = claims(pins, &ratios);
     let advice = advice(pins, &prices, &ratios, &shares);
-    Judgement { prices, shares, ratios, claims, advice }
+    PinJudgement { prices, shares, ratios, claims, advice }
 }
 
 /// The kinds of pages that a way was measured on.
-fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
+fn kinds(pins: &PinBenchReport, way: PinWay) -> Vec<PageKind> {
     let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
@@ -65,25 +68,31 @@ fn below_zero(value: f64, unit: &str) -> String {
     format!("the difference is {value:.1} {unit}, not above zero: no price")
 }
 
-fn price(pins: &Pins, (way, pages): (Way, PageKind)) -> Price {
+fn price(pins: &PinBenchReport, (way, pages): (PinWay, PageKind)) -> PinPrice {
     match ends(pins, way, pages) {
         Ok((small, large)) => {
             let (least, few) = (pins.held(small), pins.pages_of(small) as f64);
             let page = per_page(pins, (small, &least), (large, &pins.held(large)));
             let call = least.paired(&page, |least, page| least - page * few);
-            Price { way, pages, page_ns: known(&page), call_ns: known(&call) }
+            PinPrice { way, pages, page_ns: known(&page), call_ns: known(&call) }
         }
-        Err(why) => Price { way, pages, page_ns: Fact::missing(&why), call_ns: Fact::missing(why) },
+        Err(why) => {
+            PinPrice { way, pages, page_ns: Fact::missing(&why), call_ns: Fact::missing(why) }
+        }
     }
 }
 
 /// What each further page takes, for each repeat, from pieces of two sizes and their cost.
-fn per_page(pins: &Pins, small: (&Point, &Series), large: (&Point, &Series)) -> Series {
+fn per_page(
+    pins: &PinBenchReport,
+    small: (&PinPoint, &RepeatSeries),
+    large: (&PinPoint, &RepeatSeries),
+) -> RepeatSeries {
     let (few, many) = (pins.pages_of(small.0) as f64, pins.pages_of(large.0) as f64);
     large.1.paired(small.1, |most, least| (most - least) / (many - few))
 }
 
-fn known(series: &Series) -> Fact<Measured> {
+fn known(series: &RepeatSeries) -> Fact<Measured> {
     match series.measured() {
         Some(measured) if measured.median > 0.0 => Fact::Known(measured),
         Some(measured) => Fact::missing(below_zero(measured.median, "ns")),
@@ -92,7 +101,11 @@ fn known(series: &Series) -> Fact<Measured> {
 }
 
 /// The measured points of the smallest and the largest size.
-fn ends(pins: &Pins, way: Way, pages: PageKind) -> Result<(&Point, &Point), String> {
+fn ends(
+    pins: &PinBenchReport,
+    way: PinWay,
+    pages: PageKind,
+) -> Result<(&PinPoint, &PinPoint), String> {
     let curve = pins.curve(way, pages);
     let mut measured = curve.iter().copied().filter(|point| !point.samples.is_empty());
     let (first, last) = (measured.next(), measured.next_back());
@@ -107,10 +120,10 @@ fn ends(pins: &Pins, way: Way, pages: PageKind) -> Result<(&Point, &Point), Stri
 }
 
 /// Larger pages against base pages.
-fn ratio(pins: &Pins, (way, pages): (Way, PageKind)) -> Option<Ratio> {
+fn ratio(pins: &PinBenchReport, (way, pages): (PinWay, PageKind)) -> Option<PinRatio> {
     let page_ns = |pages| {
         let (small, large) = ends(pins, way, pages).ok()?;
-        let [least, most] = [small, large].map(|point| point.series(Sample::whole_ns));
+        let [least, most] = [small, large].map(|point| point.series(PinSample::whole_ns));
         Some(per_page(pins, (small, &least), (large, &most)))
     };
     let (base, larger) = (page_ns(PageKind::Base)?, page_ns(pages)?);
@@ -118,12 +131,12 @@ fn ratio(pins: &Pins, (way, pages): (Way, PageKind)) -> Option<Ratio> {
     let mut logs = larger.paired(&base, log).values();
     logs.retain(|log| !log.is_nan());
     let (ratio, interval) = paired_ratio(&logs, "repeats with both above the noise")?;
-    Some(Ratio { way, pages, ratio, interval })
+    Some(PinRatio { way, pages, ratio, interval })
 }
 
 /// What part of a figure of vmsplice is pinning, repeat by repeat.
-fn shares(pins: &Pins, point: &Point, figure: fn(&Sample) -> f64) -> Series {
-    let without = pins.find(Way::Tee, PageKind::Base, point.size_bytes);
+fn shares(pins: &PinBenchReport, point: &PinPoint, figure: fn(&PinSample) -> f64) -> RepeatSeries {
+    let without = pins.find(PinWay::Tee, PageKind::Base, point.size_bytes);
     let teed = without.map(|point| point.series(figure)).unwrap_or_default();
     point.series(figure).paired(&teed, |lent, teed| (lent - teed) / lent)
 }
@@ -138,23 +151,23 @@ fn positive_median(shares: &[f64]) -> Result<f64, String> {
 }
 
 /// How much of a transfer by vmsplice is pinning.
-fn share(pins: &Pins, point: &Point) -> Share {
-    let of = |figure: fn(&Sample) -> f64| {
+fn share(pins: &PinBenchReport, point: &PinPoint) -> PinShare {
+    let of = |figure: fn(&PinSample) -> f64| {
         Fact::from(positive_median(&shares(pins, point, figure).values()))
     };
     let gib = point.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
     let rates = point.series(|sample| gib / sample.whole_ns() * 1e9).measured();
-    Share {
+    PinShare {
         pages: point.pages,
         size_bytes: point.size_bytes,
         of_call_share: of(|sample| sample.call_ns),
-        of_transfer_share: of(Sample::whole_ns),
+        of_transfer_share: of(PinSample::whole_ns),
         transfer_gib_per_s: rates.map_or_else(|| Fact::missing("not measured"), Fact::Known),
     }
 }
 
 /// Every published claim with its answer.
-fn claims(pins: &Pins, ratios: &[Ratio]) -> Vec<Claim> {
+fn claims(pins: &PinBenchReport, ratios: &[PinRatio]) -> Vec<BenchClaim> {
     vec![
         share_of(pins, "a third of vmsplice", "of the call", OF_CALL, |s| s.call_ns),
         share_of(
@@ -162,24 +175,28 @@ fn claims(pins: &Pins, ratios: &[Ratio]) -> Vec<Claim> {
             "18% of a transfer by vmsplice and splice",
             "of call and emptying together, with one thread",
             OF_TRANSFER,
-            Sample::whole_ns,
+            PinSample::whole_ns,
         ),
         huge_is_cheaper(pins, ratios),
     ]
 }
 
 fn share_of(
-    pins: &Pins,
+    pins: &PinBenchReport,
     what: &str,
     of: &str,
     published: f64,
-    figure: fn(&Sample) -> f64,
-) -> Claim {
+    figure: fn(&PinSample) -> f64,
+) -> BenchClaim {
     let claim = format!("finding and holding base pages is {what}");
-    let lent = pins.curve(Way::Vmsplice, PageKind::Base).into_iter();
+    let lent = pins.curve(PinWay::Vmsplice, PageKind::Base).into_iter();
     let lent = lent.filter(|point| !point.samples.is_empty());
     let Some(point) = lent.min_by_key(|p| p.size_bytes.0.abs_diff(PUBLISHED_PIECE.0)) else {
-        return Claim::judged(claim, Evidence::Nothing, "vmsplice was not measured on base pages");
+        return BenchClaim::judged(
+            claim,
+            ClaimEvidence::Nothing,
+            "vmsplice was not measured on base pages",
+        );
     };
     let shares = shares(pins, point, figure).values();
     let logs: Vec<f64> =
@@ -190,7 +207,7 @@ fn share_of(
         let why =
             positive_median(&shares).map(|_| "in some repeats the difference is not above zero");
         let why = why.map_or_else(|missing| missing, str::to_owned);
-        return Claim::judged(claim, Evidence::Nothing, why);
+        return BenchClaim::judged(claim, ClaimEvidence::Nothing, why);
     };
     let why = format!(
         "{:.0}% {of}, pieces of {}{}",
@@ -198,29 +215,38 @@ fn share_of(
         point.size_bytes,
         interval_text(&share.interval)
     );
-    Claim::judged(claim, Evidence::figure(share.about(published, SAME)), why)
+    BenchClaim::judged(claim, ClaimEvidence::figure(share.about(published, SAME)), why)
 }
 
-fn huge_is_cheaper(pins: &Pins, ratios: &[Ratio]) -> Claim {
+fn huge_is_cheaper(pins: &PinBenchReport, ratios: &[PinRatio]) -> BenchClaim {
     let claim = "huge pages are cheaper to find and hold: one entry covers many";
-    let Some(found) = ratios.iter().find(|r| (r.way, r.pages) == (Way::Vmsplice, PageKind::Thp))
+    let Some(found) = ratios.iter().find(|r| (r.way, r.pages) == (PinWay::Vmsplice, PageKind::Thp))
     else {
-        return Claim::judged(claim, Evidence::Nothing, "vmsplice was not measured on both");
+        return BenchClaim::judged(
+            claim,
+            ClaimEvidence::Nothing,
+            "vmsplice was not measured on both",
+        );
     };
     let why = format!(
         "by vmsplice and splice: {:.2} of a base page{}",
         found.ratio,
         interval_text(&found.interval)
     );
-    Claim::judged(claim, Evidence::figure(figure(pins, found).below(1.0)), why)
+    BenchClaim::judged(claim, ClaimEvidence::figure(figure(pins, found).below(1.0)), why)
 }
 
-fn figure(pins: &Pins, ratio: &Ratio) -> Figure {
-    Figure::new(ratio.ratio, ratio.interval.clone(), u64::from(pins.repeats))
+fn figure(pins: &PinBenchReport, ratio: &PinRatio) -> ClaimFigure {
+    ClaimFigure::new(ratio.ratio, ratio.interval.clone(), u64::from(pins.repeats))
 }
 
 /// Three sentences of advice. A sentence gives the reason if there is no answer.
-fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> Vec<String> {
+fn advice(
+    pins: &PinBenchReport,
+    prices: &[PinPrice],
+    ratios: &[PinRatio],
+    shares: &[PinShare],
+) -> Vec<String> {
     vec![
         page_advice(pins, ratios, shares),
         call_advice(pins, prices),
@@ -228,43 +254,43 @@ fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> 
     ]
 }
 
-fn page_advice(pins: &Pins, ratios: &[Ratio], shares: &[Share]) -> String {
+fn page_advice(pins: &PinBenchReport, ratios: &[PinRatio], shares: &[PinShare]) -> String {
     let base = shares.iter().filter(|share| share.pages == PageKind::Base);
     let usual = base.min_by_key(|share| share.size_bytes.0.abs_diff(USUAL.0));
     let share = usual.and_then(|share| share.of_transfer_share.known());
     let part = share.map_or_else(String::new, |share| {
         format!("; on base pages {:.0}% of it is finding and holding them", share * 100.0)
     });
-    let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
-    match Best::smallest(of_way.map(|r| (r, figure(pins, r).below(WORTH)))) {
-        Best::Proven(best, _) => format!(
+    let of_way = ratios.iter().filter(|r| r.way == PinWay::Vmsplice);
+    match BestWay::smallest(of_way.map(|r| (r, figure(pins, r).below(WORTH)))) {
+        BestWay::Proven(best, _) => format!(
             "Pass huge pages to pipes: with vmsplice and splice a page on {} takes {}{part}.",
             best.pages.name(),
             less_text(" time", best.ratio, &best.interval)
         ),
-        Best::Open(best, figure) => format!(
+        BestWay::Open(best, figure) => format!(
             "Whether to use huge pages because of pinning: open. On {} a page takes {:.2} times as long{}{}{part}.",
             best.pages.name(),
             best.ratio,
             interval_text(&best.interval),
             to_settle(&figure)
         ),
-        Best::No(_) => format!(
+        BestWay::No(_) => format!(
             "Do not use huge pages only because of pinning: they save less than a tenth per page{part}."
         ),
-        Best::Unmeasured => {
+        BestWay::Unmeasured => {
             "Whether to pin huge pages: not measured. Only one page size has figures.".to_owned()
         }
     }
 }
 
 /// The price of a way on base pages.
-fn on_base(prices: &[Price], way: Way) -> Option<&Price> {
+fn on_base(prices: &[PinPrice], way: PinWay) -> Option<&PinPrice> {
     prices.iter().find(|price| (price.way, price.pages) == (way, PageKind::Base))
 }
 
-fn call_advice(pins: &Pins, prices: &[Price]) -> String {
-    let price = on_base(prices, Way::Vmsplice).or_else(|| on_base(prices, Way::ReadOwn));
+fn call_advice(pins: &PinBenchReport, prices: &[PinPrice]) -> String {
+    let price = on_base(prices, PinWay::Vmsplice).or_else(|| on_base(prices, PinWay::ReadOwn));
     let Some(price) = price else {
         return "No verdict on the size of a call: no way was measured on base pages.".to_owned();
     };
@@ -285,13 +311,13 @@ fn call_advice(pins: &Pins, prices: &[Price]) -> String {
     }
 }
 
-fn register_advice(pins: &Pins, prices: &[Price]) -> String {
+fn register_advice(pins: &PinBenchReport, prices: &[PinPrice]) -> String {
     let known = |way| {
         let price = on_base(prices, way)?;
         Some((price.page_ns.known()?.median, price.call_ns.known().map_or(0.0, |c| c.median)))
     };
     let pages = USUAL.pages(pins.base_page_bytes) as f64;
-    match (known(Way::Register), known(Way::GupTest).or_else(|| known(Way::Vmsplice))) {
+    match (known(PinWay::Register), known(PinWay::GupTest).or_else(|| known(PinWay::Vmsplice))) {
         (Some((page, call)), Some((each, _))) => {
             let (once, spared) = (call + page * pages, each * pages);
             format!(

@@ -2,19 +2,19 @@ use super::*;
 use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
 use pagewise_model::PageSize;
-use pagewise_model::bench::pin::Sample;
-use pagewise_model::bench::pipe::Answer;
+use pagewise_model::bench::pin::PinSample;
+use pagewise_model::bench::pipe::ClaimAnswer;
 use proptest::prelude::*;
 
 const SMALL: Bytes = Bytes::kib(4);
 const LARGE: Bytes = Bytes::mib(1);
 
 /// Ten repeats of a call that takes `call` and `page` for each page, and as much again per page to let go.
-fn point(way: Way, pages: PageKind, size: Bytes, call: f64, page: f64) -> Point {
+fn point(way: PinWay, pages: PageKind, size: Bytes, call: f64, page: f64) -> PinPoint {
     let count = size.pages(PageSize::BASE_4K) as f64;
     let sample = |repeat: u32| {
         let noise = 1.0 + 0.001 * f64::from(repeat);
-        Sample {
+        PinSample {
             repeat,
             place: repeat,
             call_ns: (call + page * count) * noise,
@@ -22,11 +22,11 @@ fn point(way: Way, pages: PageKind, size: Bytes, call: f64, page: f64) -> Point 
             within_share: 0.01,
         }
     };
-    Point { samples: (0..10).map(sample).collect(), ..Point::new(way, pages, size) }
+    PinPoint { samples: (0..10).map(sample).collect(), ..PinPoint::new(way, pages, size) }
 }
 
-fn pins(points: Vec<Point>) -> Pins {
-    Pins {
+fn pins(points: Vec<PinPoint>) -> PinBenchReport {
+    PinBenchReport {
         seed: 1,
         repeats: 10,
         quick: false,
@@ -42,13 +42,13 @@ fn pins(points: Vec<Point>) -> Pins {
 }
 
 /// vmsplice costs 30 ns a page more than tee on base pages and 5 ns on huge ones, each on both sides.
-fn usual() -> Pins {
+fn usual() -> PinBenchReport {
     let mut points = Vec::new();
     for size in [SMALL, Bytes::kib(128), LARGE] {
-        points.push(point(Way::Tee, PageKind::Base, size, 100.0, 20.0));
-        points.push(point(Way::Vmsplice, PageKind::Base, size, 200.0, 35.0));
-        points.push(point(Way::Vmsplice, PageKind::Thp, size, 200.0, 22.5));
-        points.push(point(Way::Register, PageKind::Base, size, 1000.0, 25.0));
+        points.push(point(PinWay::Tee, PageKind::Base, size, 100.0, 20.0));
+        points.push(point(PinWay::Vmsplice, PageKind::Base, size, 200.0, 35.0));
+        points.push(point(PinWay::Vmsplice, PageKind::Thp, size, 200.0, 22.5));
+        points.push(point(PinWay::Register, PageKind::Base, size, 1000.0, 25.0));
     }
     pins(points)
 }
@@ -63,10 +63,10 @@ fn a_page_and_a_call_have_their_prices() {
     let price = |way, pages| {
         judgement.prices.iter().find(|p| (p.way, p.pages) == (way, pages)).expect("measured")
     };
-    let base = price(Way::Vmsplice, PageKind::Base);
+    let base = price(PinWay::Vmsplice, PageKind::Base);
     assert!(near(&base.page_ns, 30.0) && near(&base.call_ns, 100.0), "{base:?}");
-    assert!(near(&price(Way::Vmsplice, PageKind::Thp).page_ns, 5.0));
-    let register = price(Way::Register, PageKind::Base);
+    assert!(near(&price(PinWay::Vmsplice, PageKind::Thp).page_ns, 5.0));
+    let register = price(PinWay::Register, PageKind::Base);
     assert!(near(&register.page_ns, 50.0) && near(&register.call_ns, 1000.0), "{register:?}");
 }
 
@@ -90,8 +90,8 @@ fn huge_pages_are_set_against_base_pages() {
     let [ratio] = &judgement.ratios[..] else { panic!("{:?}", judgement.ratios) };
     assert!((ratio.ratio - 45.0 / 70.0).abs() < 0.01, "{ratio:?}");
     assert!(ratio.interval.known().is_some_and(|(low, high)| *low <= ratio.ratio && *high < 0.7));
-    let answers: Vec<Answer> = judgement.claims.iter().map(|claim| claim.answer).collect();
-    assert_eq!(answers, [Answer::Refuted, Answer::Refuted, Answer::Confirmed]);
+    let answers: Vec<ClaimAnswer> = judgement.claims.iter().map(|claim| claim.answer).collect();
+    assert_eq!(answers, [ClaimAnswer::Refuted, ClaimAnswer::Refuted, ClaimAnswer::Confirmed]);
 }
 
 #[test]
@@ -103,42 +103,44 @@ fn lending_can_be_cheaper_than_tee() {
     let judgement = judge(&cheap);
     let thp = judgement.prices.iter().find(|price| price.pages == PageKind::Thp);
     assert!(thp.is_some_and(|price| price.page_ns.reason().is_some()), "{thp:?}");
-    assert!(judgement.ratios[0].ratio < 0.5 && judgement.claims[2].answer == Answer::Confirmed);
+    assert!(
+        judgement.ratios[0].ratio < 0.5 && judgement.claims[2].answer == ClaimAnswer::Confirmed
+    );
 }
 
 #[test]
 fn published_shares_are_confirmed_where_they_hold() {
     // A third of the call: 45 ns against 30 ns a page; 18% of both: release is 2.2 times the call.
     let size = Bytes::kib(128);
-    let mut lent = point(Way::Vmsplice, PageKind::Base, size, 0.0, 45.0);
-    let mut teed = point(Way::Tee, PageKind::Base, size, 0.0, 30.0);
+    let mut lent = point(PinWay::Vmsplice, PageKind::Base, size, 0.0, 45.0);
+    let mut teed = point(PinWay::Tee, PageKind::Base, size, 0.0, 30.0);
     for sample in lent.samples.iter_mut().chain(&mut teed.samples) {
         sample.release_ns = 1200.0;
     }
     let claims = judge(&pins(vec![lent, teed])).claims;
-    assert_eq!(claims[0].answer, Answer::Confirmed, "{claims:?}");
-    assert_eq!(claims[1].answer, Answer::Confirmed, "{claims:?}");
-    assert_eq!(claims[2].answer, Answer::CannotTell, "{claims:?}");
+    assert_eq!(claims[0].answer, ClaimAnswer::Confirmed, "{claims:?}");
+    assert_eq!(claims[1].answer, ClaimAnswer::Confirmed, "{claims:?}");
+    assert_eq!(claims[2].answer, ClaimAnswer::CannotTell, "{claims:?}");
 }
 
 #[test]
 fn what_is_missing_has_a_reason() {
-    let lone = judge(&pins(vec![point(Way::Vmsplice, PageKind::Base, SMALL, 1.0, 1.0)]));
+    let lone = judge(&pins(vec![point(PinWay::Vmsplice, PageKind::Base, SMALL, 1.0, 1.0)]));
     assert!(lone.prices[0].page_ns.reason().is_some_and(|why| why.contains("two sizes")));
     assert!(lone.shares[0].of_call_share.reason().is_some_and(|why| why.contains("tee")));
-    let slower: Vec<Point> = [SMALL, LARGE]
+    let slower: Vec<PinPoint> = [SMALL, LARGE]
         .into_iter()
         .flat_map(|size| {
             [
-                point(Way::ReadOwn, PageKind::Base, size, 10.0, 5.0),
-                point(Way::Copy, PageKind::Base, size, 20.0, 9.0),
+                point(PinWay::ReadOwn, PageKind::Base, size, 10.0, 5.0),
+                point(PinWay::Copy, PageKind::Base, size, 20.0, 9.0),
             ]
         })
         .collect();
     let judged = judge(&pins(slower));
     let why = judged.prices[0].page_ns.reason();
     assert!(why.is_some_and(|why| why.contains(" ns, not above zero")), "{why:?}");
-    let mut refused = Point::new(Way::Register, PageKind::Thp, SMALL);
+    let mut refused = PinPoint::new(PinWay::Register, PageKind::Thp, SMALL);
     refused.refused = Some("why".to_owned());
     assert_eq!(judge(&pins(vec![refused])).prices[0].call_ns.reason(), Some("why"));
 }
@@ -164,15 +166,15 @@ proptest! {
         values in prop::collection::vec((any::<f64>(), any::<f64>(), 0u32..4, 0usize..6, 0usize..4, 0u64..30), 0..20),
     ) {
         let points = values.iter().map(|(call_ns, release_ns, repeat, way, pages, shift)| {
-            let sample = Sample {
+            let sample = PinSample {
                 repeat: *repeat,
                 place: 0,
                 call_ns: *call_ns,
                 release_ns: *release_ns,
                 within_share: 0.0,
             };
-            let (way, pages) = (Way::ALL[*way], PageKind::ALL[*pages]);
-            Point { samples: vec![sample], ..Point::new(way, pages, Bytes(1 << shift)) }
+            let (way, pages) = (PinWay::ALL[*way], PageKind::ALL[*pages]);
+            PinPoint { samples: vec![sample], ..PinPoint::new(way, pages, Bytes(1 << shift)) }
         });
         let judgement = judge(&pins(points.collect()));
         prop_assert_eq!(judgement.advice.len(), 3);
@@ -198,7 +200,7 @@ proptest! {
         let judged = judge(&all);
         prop_assert_eq!(judged.claims.len(), 3);
         check(&judged.claims)?;
-        prop_assert!(repeats >= 6 || judged.claims.iter().all(|c| c.answer == Answer::CannotTell));
+        prop_assert!(repeats >= 6 || judged.claims.iter().all(|c| c.answer == ClaimAnswer::CannotTell));
         prop_assert!(repeats >= 6 || !judged.advice[0].starts_with("Pass huge pages"));
     }
 }

@@ -17,14 +17,14 @@
 
 use super::prices::{UnitPrices, known};
 use pagewise_model::bench::pipe::{
-    Account, ApartPrices, Consumption, EndUsage, Part, PartBasis, Placement, Point, Reader, Sample,
-    Wait, Work, Writer,
+    CpuPlacement, CrossCorePrices, PipeConsumption, PipeEndUsage, PipePoint, PipeSample,
+    PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart, RungReader, RungWait, RungWriter,
 };
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// Counts for each GiB.
-pub(super) struct Counts {
+pub(super) struct PipeCounts {
     /// Wall time of both ends, nanoseconds.
     total: f64,
     /// CPU time of both ends, nanoseconds.
@@ -41,15 +41,15 @@ pub(super) struct Counts {
     faults: f64,
 }
 
-impl Counts {
-    pub(super) fn from_point(point: &Point) -> Option<Self> {
+impl PipeCounts {
+    pub(super) fn from_point(point: &PipePoint) -> Option<Self> {
         let ends = if on_one_cpu(point) { 1.0 } else { 2.0 };
-        let middle = |of: &dyn Fn(&Sample) -> Option<f64>| {
+        let middle = |of: &dyn Fn(&PipeSample) -> Option<f64>| {
             let values: Option<Vec<f64>> = point.samples.iter().map(of).collect();
             median(&values?)
         };
-        let each = |of: fn(&Sample) -> u64| middle(&|s| per_gib(of(s), s.bytes));
-        let timed = |of: fn(&EndUsage) -> Option<Nanos>| {
+        let each = |of: fn(&PipeSample) -> u64| middle(&|s| per_gib(of(s), s.bytes));
+        let timed = |of: fn(&PipeEndUsage) -> Option<Nanos>| {
             middle(&|s| per_gib((of(&s.writer)? + of(&s.reader)?).0, s.bytes))
         };
         let spins = each(|s| s.writer.spins + s.reader.spins)?;
@@ -91,34 +91,34 @@ fn per_gib(count: u64, bytes: Bytes) -> Option<f64> {
 }
 
 /// Both ends have one CPU between them.
-fn on_one_cpu(point: &Point) -> bool {
+fn on_one_cpu(point: &PipePoint) -> bool {
     match (point.writer_cpu, point.reader_cpu) {
         (Some(writer), Some(reader)) => writer == reader,
-        _ => point.rung.placement == Placement::SameCore,
+        _ => point.rung.placement == CpuPlacement::SameCore,
     }
 }
 
 /// The account of `point`, which is number `at`; `None` without usable repeats.
 pub(super) fn account(
     at: usize,
-    point: &Point,
+    point: &PipePoint,
     prices: &UnitPrices,
     base: PageSize,
-) -> Option<Account> {
-    let counts = Counts::from_point(point)?;
+) -> Option<PipeTimeAccount> {
+    let counts = PipeCounts::from_point(point)?;
     let is_huge = point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes());
     let (parts, not_priced) = (Vec::new(), Vec::new());
-    let mut bill = Bill { point, counts, prices, is_huge, parts, not_priced };
+    let mut bill = PipeAccountBuilder { point, counts, prices, is_huge, parts, not_priced };
     bill.enter_copies();
     bill.enter_pages();
     bill.enter_distance();
     bill.enter_calls();
     let fault = if is_huge { prices.fault_huge } else { prices.fault_base };
-    bill.priced(Work::Faults, bill.counts.faults, "faults", fault);
+    bill.priced(PipeWork::Faults, bill.counts.faults, "faults", fault);
     bill.enter_own();
     bill.enter_sleep();
     let explained = bill.explained();
-    Some(Account {
+    Some(PipeTimeAccount {
         point: at,
         per_gib_ns: bill.counts.total,
         parts: bill.parts,
@@ -130,18 +130,18 @@ pub(super) fn account(
 }
 
 /// An account under way.
-struct Bill<'a> {
-    point: &'a Point,
-    counts: Counts,
+struct PipeAccountBuilder<'a> {
+    point: &'a PipePoint,
+    counts: PipeCounts,
     prices: &'a UnitPrices,
     is_huge: bool,
-    parts: Vec<Part>,
-    not_priced: Vec<Work>,
+    parts: Vec<PipeWorkPart>,
+    not_priced: Vec<PipeWork>,
 }
 
-impl Bill<'_> {
+impl PipeAccountBuilder<'_> {
     /// `count` things at `price` each; without a price the kind is named.
-    fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
+    fn priced(&mut self, work: PipeWork, count: f64, what: &str, price: Option<f64>) {
         if count <= 0.0 {
             return;
         }
@@ -152,18 +152,18 @@ impl Bill<'_> {
             return;
         };
         let evidence = format!("{} {what} x {}", count_text(count), price_text(price));
-        let basis = PartBasis::CountsTimesPrice;
-        self.parts.push(Part { work, per_gib_ns: count * price, basis, evidence });
+        let basis = PipeWorkBasis::CountsTimesPrice;
+        self.parts.push(PipeWorkPart { work, per_gib_ns: count * price, basis, evidence });
     }
 
     fn explained(&self) -> f64 {
         self.parts.iter().map(|part| part.per_gib_ns).sum()
     }
 
-    fn accounted(&mut self, work: Work, per_gib_ns: f64, evidence: &str) {
+    fn accounted(&mut self, work: PipeWork, per_gib_ns: f64, evidence: &str) {
         if per_gib_ns > 0.0 {
-            let (basis, evidence) = (PartBasis::Accounted, evidence.to_owned());
-            self.parts.push(Part { work, per_gib_ns, basis, evidence });
+            let (basis, evidence) = (PipeWorkBasis::Accounted, evidence.to_owned());
+            self.parts.push(PipeWorkPart { work, per_gib_ns, basis, evidence });
         }
     }
 
@@ -178,38 +178,38 @@ impl Bill<'_> {
         let (into, mut out) =
             (f64::from(u8::from(copied)), f64::from(u8::from(point.reader.copies())));
         let onward = match point.consumption {
-            Consumption::ForwardedFile => 1.0,
+            PipeConsumption::ForwardedFile => 1.0,
             // A splice to a socket passes references. Bytes that were read are copied once more.
-            Consumption::ForwardedSocket => out,
-            Consumption::Untouched | Consumption::Touched => 0.0,
+            PipeConsumption::ForwardedSocket => out,
+            PipeConsumption::Untouched | PipeConsumption::Touched => 0.0,
         };
         let lent = self.of_pages(&reference.read_base_ns, &reference.read_huge_ns);
         if let Some(read) = lent.filter(|_| point.reader.copies() && !copied) {
-            self.priced(Work::Copy, self.counts.slots, "pages read", Some(read));
+            self.priced(PipeWork::Copy, self.counts.slots, "pages read", Some(read));
             out = 0.0;
         }
-        self.priced(Work::Copy, into + out + onward, "GiB", self.prices.copy_gib);
+        self.priced(PipeWork::Copy, into + out + onward, "GiB", self.prices.copy_gib);
     }
 
     fn enter_pages(&mut self) {
         let (reference, slots) = (&self.prices.reference, self.counts.slots);
         match self.point.rung.writer {
-            Writer::Write | Writer::IoUring => {
-                return self.priced(Work::PageAllocation, slots, "pages", self.prices.page);
+            RungWriter::Write | RungWriter::IoUring => {
+                return self.priced(PipeWork::PageAllocation, slots, "pages", self.prices.page);
             }
-            Writer::Vmsplice | Writer::GiveDropped => {
+            RungWriter::Vmsplice | RungWriter::GiveDropped => {
                 let pin = self.of_pages(&reference.pin_base_ns, &reference.pin_huge_ns);
-                self.priced(Work::Pinning, slots, "pages", pin);
+                self.priced(PipeWork::Pinning, slots, "pages", pin);
             }
-            Writer::SpliceFrozen => {
+            RungWriter::SpliceFrozen => {
                 let find = self.of_pages(&reference.cache_base_ns, &reference.cache_huge_ns);
-                self.priced(Work::Pinning, slots, "pages", find);
+                self.priced(PipeWork::Pinning, slots, "pages", find);
             }
-            Writer::TeeSeed => {}
+            RungWriter::TeeSeed => {}
         }
         // A seed pipe's slots are filled twice: in the copy of the seed and in the pipe itself.
-        let times = if self.point.rung.writer == Writer::TeeSeed { 2.0 } else { 1.0 };
-        self.priced(Work::Slots, times * slots, "slots", known(&reference.slot_ns));
+        let times = if self.point.rung.writer == RungWriter::TeeSeed { 2.0 } else { 1.0 };
+        self.priced(PipeWork::Slots, times * slots, "slots", known(&reference.slot_ns));
     }
 
     /// The extra cost of having the ends on two cores.
@@ -220,7 +220,7 @@ impl Bill<'_> {
         }
         let (writer, reads) = (point.rung.writer, point.reader.copies());
         // Lent bytes that never change stay in both caches.
-        let is_new = point.consumption == Consumption::Touched
+        let is_new = point.consumption == PipeConsumption::Touched
             && !writer.sends_constant()
             && !copies_in(writer);
         let read = match is_new {
@@ -229,21 +229,25 @@ impl Bill<'_> {
         };
         let read = read.filter(|_| reads);
         let slot = match writer {
-            Writer::Write | Writer::IoUring if reads => self.apart(|p| &p.copied_ns),
-            Writer::Write | Writer::IoUring | Writer::TeeSeed => self.apart(|p| &p.slot_ns),
-            Writer::Vmsplice | Writer::GiveDropped => {
+            RungWriter::Write | RungWriter::IoUring if reads => self.apart(|p| &p.copied_ns),
+            RungWriter::Write | RungWriter::IoUring | RungWriter::TeeSeed => {
+                self.apart(|p| &p.slot_ns)
+            }
+            RungWriter::Vmsplice | RungWriter::GiveDropped => {
                 read.or_else(|| self.apart_of_pages(|p| (&p.pin_base_ns, &p.pin_huge_ns)))
             }
-            Writer::SpliceFrozen => self.apart_of_pages(|p| (&p.cache_base_ns, &p.cache_huge_ns)),
+            RungWriter::SpliceFrozen => {
+                self.apart_of_pages(|p| (&p.cache_base_ns, &p.cache_huge_ns))
+            }
         };
-        self.priced(Work::CacheTransfer, self.counts.slots, "slots", slot);
+        self.priced(PipeWork::CacheTransfer, self.counts.slots, "slots", slot);
         if is_new && read.is_none() {
-            self.priced(Work::CacheTransfer, 1.0, "GiB", self.prices.cross_gib);
+            self.priced(PipeWork::CacheTransfer, 1.0, "GiB", self.prices.cross_gib);
         }
     }
 
     /// A price of ends apart, between those that never sleep and those that always do.
-    fn apart(&self, price: impl Fn(&ApartPrices) -> &Fact<f64>) -> Option<f64> {
+    fn apart(&self, price: impl Fn(&CrossCorePrices) -> &Fact<f64>) -> Option<f64> {
         let awake = known(price(&self.prices.reference.apart));
         match known(price(&self.prices.reference.asleep)) {
             Some(asleep) => {
@@ -256,7 +260,7 @@ impl Bill<'_> {
 
     fn apart_of_pages(
         &self,
-        prices: impl Fn(&ApartPrices) -> (&Fact<f64>, &Fact<f64>),
+        prices: impl Fn(&CrossCorePrices) -> (&Fact<f64>, &Fact<f64>),
     ) -> Option<f64> {
         self.apart(|apart| if self.is_huge { prices(apart).1 } else { prices(apart).0 })
     }
@@ -264,63 +268,63 @@ impl Bill<'_> {
     fn enter_calls(&mut self) {
         let (point, prices, calls) = (self.point, self.prices, self.counts.calls);
         let polls = match point.rung.wait {
-            Wait::Poll | Wait::BusyPoll => calls,
-            Wait::Block | Wait::Busy | Wait::Adaptive => 0.0,
+            RungWait::Poll | RungWait::BusyPoll => calls,
+            RungWait::Block | RungWait::Busy | RungWait::Adaptive => 0.0,
         };
-        self.priced(Work::Entry, calls + polls, "calls", prices.entry);
-        self.priced(Work::Locks, calls, "calls", prices.lock);
+        self.priced(PipeWork::Entry, calls + polls, "calls", prices.entry);
+        self.priced(PipeWork::Locks, calls, "calls", prices.lock);
         match self.counts.spun() {
-            Some(spun) => self.accounted(Work::Waiting, spun, "time spun"),
+            Some(spun) => self.accounted(PipeWork::Waiting, spun, "time spun"),
             None => {
                 let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
-                self.priced(Work::Waiting, self.counts.spins, "calls without effect", spin);
+                self.priced(PipeWork::Waiting, self.counts.spins, "calls without effect", spin);
             }
         }
         if matches!(
             (point.consumption, point.reader),
-            (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
+            (PipeConsumption::ForwardedSocket | PipeConsumption::ForwardedFile, RungReader::Read)
         ) {
             // The cost of the far side of a copying forwarder beyond the copy has no price.
-            self.priced(Work::PageAllocation, self.counts.slots, "pages", None);
+            self.priced(PipeWork::PageAllocation, self.counts.slots, "pages", None);
         }
     }
 
     fn enter_sleep(&mut self) {
         let (asleep, switches) = (self.counts.asleep(), self.counts.switches);
         if on_one_cpu(self.point) {
-            self.priced(Work::Wakeups, switches, "wake-ups", self.prices.wakeup_same);
-            return self.accounted(Work::Waiting, asleep, "neither end on a CPU");
+            self.priced(PipeWork::Wakeups, switches, "wake-ups", self.prices.wakeup_same);
+            return self.accounted(PipeWork::Waiting, asleep, "neither end on a CPU");
         }
         let Some(price) = self.prices.wakeup_cross.filter(|_| switches > 0.0) else {
-            self.priced(Work::Wakeups, switches, "wake-ups", None);
-            return self.accounted(Work::Waiting, asleep, "off the CPU");
+            self.priced(PipeWork::Wakeups, switches, "wake-ups", None);
+            return self.accounted(PipeWork::Waiting, asleep, "off the CPU");
         };
         // The part of a wake-up beyond its CPU time is sleep. On a single CPU a wake-up is CPU time only.
         let cpu = self.prices.wakeup_cpu.or(self.prices.wakeup_same).unwrap_or(0.0).min(price);
         let awake = (switches * cpu).min((self.counts.cpu - self.explained()).max(0.0));
         let slept = (switches * (price - cpu)).min(asleep);
-        self.priced(Work::Wakeups, switches, "wake-ups", Some(price));
+        self.priced(PipeWork::Wakeups, switches, "wake-ups", Some(price));
         if let Some(part) = self.parts.last_mut().filter(|p| awake + slept < p.per_gib_ns) {
             part.per_gib_ns = awake + slept;
             part.evidence.push_str("; limited by the time asleep and the CPU time left");
         }
-        self.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
+        self.accounted(PipeWork::Waiting, asleep - slept, "off the CPU, less the wake-ups");
     }
 
     /// The ends' own code. Faults that it took are already counted.
     fn enter_own(&mut self) {
         let Some(own) = self.counts.own else {
-            return self.accounted(Work::User, self.counts.user, "CPU time in user mode");
+            return self.accounted(PipeWork::User, self.counts.user, "CPU time in user mode");
         };
-        let faults = self.parts.iter().filter(|part| part.work == Work::Faults);
+        let faults = self.parts.iter().filter(|part| part.work == PipeWork::Faults);
         let faults: f64 = faults.map(|part| part.per_gib_ns).sum();
-        self.accounted(Work::User, own - faults, "time in the ends' own code, less its faults");
+        self.accounted(PipeWork::User, own - faults, "time in the ends' own code, less its faults");
     }
 }
 
 /// Whether bytes are copied into the pipe.
-pub(super) fn copies_in(writer: Writer) -> bool {
-    matches!(writer, Writer::Write | Writer::IoUring)
+pub(super) fn copies_in(writer: RungWriter) -> bool {
+    matches!(writer, RungWriter::Write | RungWriter::IoUring)
 }
 
 /// `262144`, `0.50`: a count for each GiB.

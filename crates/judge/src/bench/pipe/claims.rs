@@ -9,41 +9,77 @@
 //! refutes it, and a rate that reaches it confirms it. A rate below decides nothing.
 
 use super::rate_figure;
-use super::sizes::{Grid, grids};
+use super::sizes::{PipeSizeGrid, grids};
 use crate::stats::interval_text;
 use pagewise_model::Bytes;
 use pagewise_model::bench::pipe::{
-    Consumption, Ladder, Pages, Placement, Point, Reader, Wait, Writer,
+    CpuPlacement, PipeBenchReport, PipeConsumption, PipePoint, RungPages, RungReader, RungWait,
+    RungWriter,
 };
-use pagewise_model::bench::{Claim, Evidence, Figure};
+use pagewise_model::bench::{BenchClaim, ClaimEvidence, ClaimFigure};
 
 /// A published rung: its figure and how it is recognised.
-struct Published {
+struct PublishedRung {
     name: &'static str,
     gib_per_s: f64,
-    writer: Writer,
-    reader: Reader,
-    pages: Pages,
-    wait: Wait,
+    writer: RungWriter,
+    reader: RungReader,
+    pages: RungPages,
+    wait: RungWait,
 }
 
 const fn published(
     name: &'static str,
     gib_per_s: f64,
-    writer: Writer,
-    reader: Reader,
-    pages: Pages,
-    wait: Wait,
-) -> Published {
-    Published { name, gib_per_s, writer, reader, pages, wait }
+    writer: RungWriter,
+    reader: RungReader,
+    pages: RungPages,
+    wait: RungWait,
+) -> PublishedRung {
+    PublishedRung { name, gib_per_s, writer, reader, pages, wait }
 }
 
-const PUBLISHED: [Published; 5] = [
-    published("write/read", 3.7, Writer::Write, Reader::Read, Pages::Base, Wait::Block),
-    published("vmsplice", 12.7, Writer::Vmsplice, Reader::Read, Pages::Base, Wait::Block),
-    published("splice", 32.8, Writer::Vmsplice, Reader::Splice, Pages::Base, Wait::Block),
-    published("huge pages", 51.0, Writer::Vmsplice, Reader::Splice, Pages::Huge, Wait::Block),
-    published("busy loop", 62.5, Writer::Vmsplice, Reader::Splice, Pages::Huge, Wait::Busy),
+const PUBLISHED: [PublishedRung; 5] = [
+    published(
+        "write/read",
+        3.7,
+        RungWriter::Write,
+        RungReader::Read,
+        RungPages::Base,
+        RungWait::Block,
+    ),
+    published(
+        "vmsplice",
+        12.7,
+        RungWriter::Vmsplice,
+        RungReader::Read,
+        RungPages::Base,
+        RungWait::Block,
+    ),
+    published(
+        "splice",
+        32.8,
+        RungWriter::Vmsplice,
+        RungReader::Splice,
+        RungPages::Base,
+        RungWait::Block,
+    ),
+    published(
+        "huge pages",
+        51.0,
+        RungWriter::Vmsplice,
+        RungReader::Splice,
+        RungPages::Huge,
+        RungWait::Block,
+    ),
+    published(
+        "busy loop",
+        62.5,
+        RungWriter::Vmsplice,
+        RungReader::Splice,
+        RungPages::Huge,
+        RungWait::Busy,
+    ),
 ];
 
 /// Buffer of the published figures.
@@ -59,34 +95,34 @@ const REACHED: f64 = 0.8;
 
 /// Every claim with its answer.
 #[must_use]
-pub fn claims(ladder: &Ladder) -> Vec<Claim> {
-    let here: Vec<Option<&Point>> = PUBLISHED.iter().map(|p| find(ladder, p)).collect();
+pub fn claims(ladder: &PipeBenchReport) -> Vec<BenchClaim> {
+    let here: Vec<Option<&PipePoint>> = PUBLISHED.iter().map(|p| find(ladder, p)).collect();
     let mut claims = vec![order(&here)];
     claims.extend((1..PUBLISHED.len()).map(|at| ratio(at, here[at - 1], here[at])));
     claims.push(sizes_hardly_matter(ladder));
-    claims.push(memory_is_the_ceiling(ladder, Consumption::Untouched));
-    claims.push(memory_is_the_ceiling(ladder, Consumption::Touched));
+    claims.push(memory_is_the_ceiling(ladder, PipeConsumption::Untouched));
+    claims.push(memory_is_the_ceiling(ladder, PipeConsumption::Touched));
     claims
 }
 
 /// The measured point for a published rung. If there are several, the one nearest to its settings.
-fn find<'a>(ladder: &'a Ladder, rung: &Published) -> Option<&'a Point> {
-    let same = |point: &&Point| {
+fn find<'a>(ladder: &'a PipeBenchReport, rung: &PublishedRung) -> Option<&'a PipePoint> {
+    let same = |point: &&PipePoint| {
         let r = &point.rung;
-        point.consumption == Consumption::Untouched
+        point.consumption == PipeConsumption::Untouched
             && (r.writer, r.reader, r.pages) == (rung.writer, rung.reader, rung.pages)
             && r.wait == rung.wait
             && !(r.gift || r.lock || r.untouched)
             && point.rate().is_some()
     };
-    let distance = |point: &&Point| {
-        let elsewhere = point.rung.placement != Placement::TwoCores;
+    let distance = |point: &&PipePoint| {
+        let elsewhere = point.rung.placement != CpuPlacement::TwoCores;
         (elsewhere, point.rung.buffer_bytes.0.abs_diff(PUBLISHED_BUFFER.0))
     };
     ladder.points.iter().filter(same).min_by_key(distance)
 }
 
-fn rate_text(point: &Point) -> String {
+fn rate_text(point: &PipePoint) -> String {
     point.rate().map_or_else(|| "nothing".to_owned(), |rate| rate_digits(rate.median))
 }
 
@@ -95,20 +131,20 @@ fn rate_digits(gib_per_s: f64) -> String {
     if gib_per_s < 10.0 { format!("{gib_per_s:.2}") } else { format!("{gib_per_s:.1}") }
 }
 
-fn order(here: &[Option<&Point>]) -> Claim {
-    let step = |pair: &[Option<&Point>]| Some(rate_figure(pair[0]?, pair[1]?)?.above(1.0));
-    let steps: Option<Vec<Figure>> = here.windows(2).map(step).collect();
+fn order(here: &[Option<&PipePoint>]) -> BenchClaim {
+    let step = |pair: &[Option<&PipePoint>]| Some(rate_figure(pair[0]?, pair[1]?)?.above(1.0));
+    let steps: Option<Vec<ClaimFigure>> = here.windows(2).map(step).collect();
     let figures = PUBLISHED.iter().zip(here).map(|(rung, point)| {
         let seen = point.map_or_else(|| "not measured".to_owned(), rate_text);
         format!("{} {seen} ({} there)", rung.name, rung.gib_per_s)
     });
     let figures: Vec<String> = figures.collect();
     let claim = "each of the five rungs is faster than the one before";
-    let evidence = steps.map_or(Evidence::Nothing, Evidence::Figures);
-    Claim::judged(claim, evidence, format!("{} GiB/s", figures.join(", ")))
+    let evidence = steps.map_or(ClaimEvidence::Nothing, ClaimEvidence::Figures);
+    BenchClaim::judged(claim, evidence, format!("{} GiB/s", figures.join(", ")))
 }
 
-fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
+fn ratio(at: usize, before: Option<&PipePoint>, point: Option<&PipePoint>) -> BenchClaim {
     let (from, to) = (&PUBLISHED[at - 1], &PUBLISHED[at]);
     let there = to.gib_per_s / from.gib_per_s;
     let claim = format!("{} gives {there:.1} times the rate of {}", to.name, from.name);
@@ -116,9 +152,9 @@ fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
     let Some((figure, a, b)) = compared else {
         let lacks = [(before, from), (point, to)].map(|(p, rung)| p.is_none().then_some(rung.name));
         let lacks: Vec<&str> = lacks.into_iter().flatten().collect();
-        return Claim::judged(
+        return BenchClaim::judged(
             claim,
-            Evidence::Nothing,
+            ClaimEvidence::Nothing,
             format!("not measured here: {}", lacks.join(", ")),
         );
     };
@@ -129,25 +165,25 @@ fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
         rate_text(b),
         rate_text(a)
     );
-    Claim::judged(claim, Evidence::figure(figure.about(there, SAME_RATIO)), why)
+    BenchClaim::judged(claim, ClaimEvidence::figure(figure.about(there, SAME_RATIO)), why)
 }
 
-fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
+fn sizes_hardly_matter(ladder: &PipeBenchReport) -> BenchClaim {
     let claim = "buffer and pipe size hardly matter";
     let all = grids(ladder);
-    let spread = |grid: &Grid<'_>| {
+    let spread = |grid: &PipeSizeGrid<'_>| {
         let (best, worst) = (grid.best()?.0, grid.worst()?.0);
         Some(rate_figure(worst, best)?.below(HARDLY))
     };
-    let spreads: Vec<(&Grid<'_>, Figure)> =
+    let spreads: Vec<(&PipeSizeGrid<'_>, ClaimFigure)> =
         all.iter().filter_map(|grid| Some((grid, spread(grid)?))).collect();
     let widest = spreads.iter().max_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate));
     let ends = widest.and_then(|(grid, figure)| Some((grid.best()?, grid.worst()?, figure)));
     let Some(((best, top), (worst, bottom), figure)) = ends else {
         let why = "no technique was measured with several sizes: use --sweep";
-        return Claim::judged(claim, Evidence::Nothing, why);
+        return BenchClaim::judged(claim, ClaimEvidence::Nothing, why);
     };
-    let sizes = |p: &Point| format!("buffer {}, pipe {}", p.rung.buffer_bytes, p.pipe_bytes);
+    let sizes = |p: &PipePoint| format!("buffer {}, pipe {}", p.rung.buffer_bytes, p.pipe_bytes);
     let why = format!(
         "{} ({}): {} GiB/s with {}, {} with {}, {:.1} times{}; the most of {} techniques",
         best.technique(),
@@ -161,12 +197,12 @@ fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
         all.len()
     );
     let figures = spreads.iter().map(|(_, figure)| figure.clone()).collect();
-    Claim::judged(claim, Evidence::Figures(figures), why)
+    BenchClaim::judged(claim, ClaimEvidence::Figures(figures), why)
 }
 
-fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
+fn memory_is_the_ceiling(ladder: &PipeBenchReport, consumption: PipeConsumption) -> BenchClaim {
     let claim = match consumption {
-        Consumption::Untouched => "the speed of memory is the ceiling, by reference",
+        PipeConsumption::Untouched => "the speed of memory is the ceiling, by reference",
         _ => "the speed of memory is the ceiling, for touched bytes",
     };
     let rates = ladder.points.iter().filter(|p| p.consumption == consumption);
@@ -175,9 +211,9 @@ fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
     let yardstick = ladder.yardsticks.read_gib_per_s.known();
     let (Some((point, rate)), Some(memory)) = (best, yardstick) else {
         let why = "no rate, or no speed of memory, was measured";
-        return Claim::judged(claim, Evidence::Nothing, why);
+        return BenchClaim::judged(claim, ClaimEvidence::Nothing, why);
     };
-    let figure = Figure::over(&rate, memory);
+    let figure = ClaimFigure::over(&rate, memory);
     let is_lower = figure.interval.known().is_some_and(|(_, high)| *high < REACHED);
     let mut why = format!(
         "best {} GiB/s ({}), one core reads memory at {}",
@@ -187,7 +223,7 @@ fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
     );
     if is_lower {
         why.push_str(": a rate that stays below a ceiling does not show what limits it");
-        return Claim::judged(claim, Evidence::Nothing, why);
+        return BenchClaim::judged(claim, ClaimEvidence::Nothing, why);
     }
-    Claim::judged(claim, Evidence::figure(figure.above(REACHED).below(ABOVE)), why)
+    BenchClaim::judged(claim, ClaimEvidence::figure(figure.above(REACHED).below(ABOVE)), why)
 }

@@ -2,7 +2,7 @@
 //! cheaper from rung to rung, which sizes suit, and which published claims hold.
 //!
 //! The entries are [`judge`] and [`claims`]. Both are pure, so a saved ladder is judged again with the same
-//! result. Times are those of both ends together for each GiB (see [`pagewise_model::bench::pipe::Account`]).
+//! result. Times are those of both ends together for each GiB (see [`pagewise_model::bench::pipe::PipeTimeAccount`]).
 //! Prices were measured before the ladder and are not adjusted to its results, so time that they do not
 //! explain stays visible.
 //!
@@ -21,19 +21,20 @@
 //! *open*.
 
 use crate::activity;
-use crate::bench::best::{Best, to_settle};
-use crate::bench::pipe::account::{Counts, copies_in};
+use crate::bench::best::{BestWay, to_settle};
+use crate::bench::pipe::account::{PipeCounts, copies_in};
 use crate::diagnosis::disagree;
 use crate::stats::paired_figure;
 pub use claims::claims;
 use pagewise_model::bench::pipe::{
-    Account, Comparison, Consumption, Judgement, Ladder, Pace, PartBasis, Point, Reader,
-    ReferencePrices, Rung, Sample, Step, Wait, Work, Writer,
+    PipeBenchReport, PipeConsumption, PipeJudgement, PipePoint, PipeRatio, PipeRung, PipeSample,
+    PipeTimeAccount, PipeWork, PipeWorkBasis, ReferencePrices, RungReader, RungStep, RungWait,
+    RungWriter, SpeedVerdict,
 };
-use pagewise_model::bench::{Answer, Figure, Series};
-use pagewise_model::diagnosis::Activity;
-use pagewise_model::look::Samples;
-use pagewise_model::price::Prices;
+use pagewise_model::bench::{ClaimAnswer, ClaimFigure, RepeatSeries};
+use pagewise_model::diagnosis::KernelActivity;
+use pagewise_model::look::CpuSamples;
+use pagewise_model::price::PagePrices;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use prices::UnitPrices;
 
@@ -47,9 +48,9 @@ const WORTH: f64 = 1.03;
 
 /// What was known before the ladder was measured, or was measured separately from its points.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct PipeContext<'a> {
     /// Prices of the session.
-    pub prices: Option<&'a Prices>,
+    pub prices: Option<&'a PagePrices>,
     /// Prices that only a ladder needs.
     pub reference: &'a ReferencePrices,
     /// Base page of the machine.
@@ -57,12 +58,12 @@ pub struct Known<'a> {
     /// The cache that one core has to itself.
     pub l2_bytes: &'a Fact<Bytes>,
     /// Kernel samples over both processes of some points, by index of the point.
-    pub samples: &'a [(usize, Samples)],
+    pub samples: &'a [(usize, CpuSamples)],
 }
 
 /// All conclusions from `ladder` but the claims.
 #[must_use]
-pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
+pub fn judge(ladder: &PipeBenchReport, known: &PipeContext<'_>) -> PipeJudgement {
     let prices = UnitPrices::freeze(known, &ladder.yardsticks);
     let measured = ladder.points.iter().enumerate();
     let accounts: Vec<_> = measured
@@ -74,21 +75,21 @@ pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
     let steps = if ladder.sweep { Vec::new() } else { steps(ladder, &accounts) };
     let advice = if ladder.sweep { sizes::advise(ladder, known.l2_bytes) } else { Vec::new() };
     let sentences = sentences(ladder);
-    Judgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
+    PipeJudgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
 /// The rate of `second` over that of `first`. `None` if either has no rate.
-pub(crate) fn rate_figure(first: &Point, second: &Point) -> Option<Figure> {
+pub(crate) fn rate_figure(first: &PipePoint, second: &PipePoint) -> Option<ClaimFigure> {
     let (a, b) = (first.rate()?, second.rate()?);
-    let rates = |point: &Point| -> Series {
-        let rate = |s: &Sample| Some((s.repeat, s.gib_per_s().filter(|rate| *rate > 0.0)?));
+    let rates = |point: &PipePoint| -> RepeatSeries {
+        let rate = |s: &PipeSample| Some((s.repeat, s.gib_per_s().filter(|rate| *rate > 0.0)?));
         point.samples.iter().filter_map(rate).collect()
     };
     let logs = rates(second).log_ratios(&rates(first));
     // Without common repeats there are still two medians.
     let apart = || {
         let interval = Fact::missing("no common repeats");
-        Figure::new(b.median / a.median, interval, logs.len() as u64)
+        ClaimFigure::new(b.median / a.median, interval, logs.len() as u64)
     };
     let figure = paired_figure(&logs, "common repeats").unwrap_or_else(apart);
     figure.estimate.is_finite().then_some(figure)
@@ -96,39 +97,43 @@ pub(crate) fn rate_figure(first: &Point, second: &Point) -> Option<Figure> {
 
 /// Compares point `second` with point `first`. `None` if either has no rate.
 #[must_use]
-pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
+pub fn compare(first: &PipePoint, second: &PipePoint) -> Option<PipeRatio> {
     let figure = rate_figure(first, second)?.above(1.0);
     let pace = match figure.answer() {
-        Answer::Confirmed => Pace::Faster,
-        Answer::Refuted => Pace::Slower,
-        Answer::CannotTell => Pace::CannotTell,
+        ClaimAnswer::Confirmed => SpeedVerdict::Faster,
+        ClaimAnswer::Refuted => SpeedVerdict::Slower,
+        ClaimAnswer::CannotTell => SpeedVerdict::CannotTell,
     };
-    Some(Comparison { ratio: figure.estimate, interval: figure.interval, pace })
+    Some(PipeRatio { ratio: figure.estimate, interval: figure.interval, pace })
 }
 
 /// All steps, in the order of the ladder, one consumption after the other.
-fn steps(ladder: &Ladder, accounts: &[Account]) -> Vec<Step> {
-    Consumption::ALL
+fn steps(ladder: &PipeBenchReport, accounts: &[PipeTimeAccount]) -> Vec<RungStep> {
+    PipeConsumption::ALL
         .into_iter()
         .flat_map(|consumption| {
             let same = accounts
                 .iter()
                 .filter(|account| ladder.points[account.point].consumption == consumption);
-            let same: Vec<&Account> = same.collect();
-            let pairs: Vec<Step> =
+            let same: Vec<&PipeTimeAccount> = same.collect();
+            let pairs: Vec<RungStep> =
                 same.windows(2).filter_map(|pair| step(ladder, pair[0], pair[1])).collect();
             pairs
         })
         .collect()
 }
 
-fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
+fn step(
+    ladder: &PipeBenchReport,
+    from: &PipeTimeAccount,
+    to: &PipeTimeAccount,
+) -> Option<RungStep> {
     let comparison = compare(&ladder.points[from.point], &ladder.points[to.point])?;
-    let change = |work: Work| (work, to.part_ns(work) - from.part_ns(work));
-    let mut parts: Vec<(Work, f64)> =
-        Work::ALL.iter().copied().map(change).filter(|(_, ns)| *ns != 0.0).collect();
+    let change = |work: PipeWork| (work, to.part_ns(work) - from.part_ns(work));
+    let mut parts: Vec<(PipeWork, f64)> =
+        PipeWork::ALL.iter().copied().map(change).filter(|(_, ns)| *ns != 0.0).collect();
     parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    Some(Step {
+    Some(RungStep {
         from: from.point,
         to: to.point,
         comparison,
@@ -139,18 +144,18 @@ fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
 }
 
 /// Three sentences of advice. A sentence gives the reason if there is no answer.
-fn sentences(ladder: &Ladder) -> Vec<String> {
+fn sentences(ladder: &PipeBenchReport) -> Vec<String> {
     let looked_at = "If the data is read";
     let passed_on = "If the data is only passed on";
     vec![
-        way(ladder, Consumption::Touched, looked_at),
-        way(ladder, Consumption::Untouched, passed_on),
+        way(ladder, PipeConsumption::Touched, looked_at),
+        way(ladder, PipeConsumption::Untouched, passed_on),
         waiting(ladder),
     ]
 }
 
 /// The fastest safe way compared with write and read: proven, open, or not worth it.
-fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
+fn way(ladder: &PipeBenchReport, consumption: PipeConsumption, place: &str) -> String {
     let of = || ladder.points.iter().filter(|p| p.consumption == consumption && p.rate().is_some());
     let copied = of().filter(|point| is_copied(&point.rung));
     let Some(plain) = copied.min_by_key(|point| point.rung.pipe_bytes) else {
@@ -162,7 +167,7 @@ fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
     let others = of().filter(|point| point.safe && !std::ptr::eq(*point, plain));
     let figures = others.filter_map(|p| Some((p, rate_figure(plain, p)?.above(WORTH))));
     let base = format!("write and read ({})", rate(plain));
-    let told = |point: &Point, figure: &Figure| {
+    let told = |point: &PipePoint, figure: &ClaimFigure| {
         format!(
             "{} through a pipe of {} (rung {}): {:.1} times the rate of write and read{}, {} against {}",
             point.technique(),
@@ -174,43 +179,43 @@ fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
             rate(plain)
         )
     };
-    match Best::largest(figures) {
-        Best::Proven(point, figure) => format!("{place}, use {}.", told(point, &figure)),
-        Best::Open(point, figure) => {
+    match BestWay::largest(figures) {
+        BestWay::Proven(point, figure) => format!("{place}, use {}.", told(point, &figure)),
+        BestWay::Open(point, figure) => {
             format!("{place}: open. {}{}.", told(point, &figure), to_settle(&figure))
         }
-        Best::No(count) => format!(
+        BestWay::No(count) => format!(
             "{place}, use plain {base}: of the {count} other safe ways measured none is more than 3% faster."
         ),
-        Best::Unmeasured => format!("{place}: not measured. Only {base} has a figure."),
+        BestWay::Unmeasured => format!("{place}: not measured. Only {base} has a figure."),
     }
 }
 
 /// The way that a program has without asking for anything, but for the size of its pipe.
-fn is_copied(rung: &Rung) -> bool {
-    (rung.writer, rung.reader, rung.wait) == (Writer::Write, Reader::Read, Wait::Block)
+fn is_copied(rung: &PipeRung) -> bool {
+    (rung.writer, rung.reader, rung.wait) == (RungWriter::Write, RungReader::Read, RungWait::Block)
 }
 
 /// ` (1.8..2.4)`; nothing without an interval.
-fn range(figure: &Figure) -> String {
+fn range(figure: &ClaimFigure) -> String {
     match figure.interval {
         Fact::Known((low, high)) => format!(" ({low:.1}..{high:.1})"),
         Fact::Missing(_) => String::new(),
     }
 }
 
-fn rate(point: &Point) -> String {
+fn rate(point: &PipePoint) -> String {
     point.rate().map_or_else(|| "nothing".to_owned(), |rate| format!("{:.2} GiB/s", rate.median))
 }
 
 /// What is gained if the ends do not sleep and everything else is equal.
-fn waiting(ladder: &Ladder) -> String {
-    let awake = ladder.points.iter().filter(|point| point.rung.wait != Wait::Block);
+fn waiting(ladder: &PipeBenchReport) -> String {
+    let awake = ladder.points.iter().filter(|point| point.rung.wait != RungWait::Block);
     let pairs = awake.filter_map(|awake| {
         let asleep = ladder.points.iter().find(|point| differ_by_waiting(point, awake))?;
         Some(((asleep, awake), rate_figure(asleep, awake)?.above(WORTH)))
     });
-    let told = |awake: &Point, figure: &Figure| {
+    let told = |awake: &PipePoint, figure: &ClaimFigure| {
         format!(
             "{} ({}) has {:.1} times the rate of the same way with sleeping ends{}",
             awake.technique(),
@@ -219,35 +224,35 @@ fn waiting(ladder: &Ladder) -> String {
             range(figure)
         )
     };
-    match Best::largest(pairs) {
-        Best::Proven((asleep, awake), figure) => format!(
+    match BestWay::largest(pairs) {
+        BestWay::Proven((asleep, awake), figure) => format!(
             "If the rate matters, do not let both ends sleep: {}{}.",
             told(awake, &figure),
             more_cpu(asleep, awake)
         ),
-        Best::Open((_, awake), figure) => format!(
+        BestWay::Open((_, awake), figure) => format!(
             "Whether the ends should sleep: open. {}{}.",
             told(awake, &figure),
             to_settle(&figure)
         ),
-        Best::No(pairs) => format!(
+        BestWay::No(pairs) => format!(
             "Let the ends of a pipe sleep: staying awake is more than 3% faster in none of {pairs} pairs."
         ),
-        Best::Unmeasured => {
+        BestWay::Unmeasured => {
             "Whether the ends should sleep: not measured. No way has a figure for both.".to_owned()
         }
     }
 }
 
-fn differ_by_waiting(asleep: &Point, awake: &Point) -> bool {
+fn differ_by_waiting(asleep: &PipePoint, awake: &PipePoint) -> bool {
     let as_asleep =
-        Rung { wait: Wait::Block, name: asleep.rung.name.clone(), ..awake.rung.clone() };
+        PipeRung { wait: RungWait::Block, name: asleep.rung.name.clone(), ..awake.rung.clone() };
     asleep.consumption == awake.consumption && asleep.rung == as_asleep
 }
 
 /// The extra CPU time of ends that do not sleep.
-fn more_cpu(asleep: &Point, awake: &Point) -> String {
-    let cpu = |point: &Point| Some(point.measured(Sample::cpu_s_per_gib)?.median);
+fn more_cpu(asleep: &PipePoint, awake: &PipePoint) -> String {
+    let cpu = |point: &PipePoint| Some(point.measured(PipeSample::cpu_s_per_gib)?.median);
     match cpu(asleep).zip(cpu(awake)) {
         Some((before, after)) if before > 0.0 => {
             format!(", at {:.2} times the CPU time for each GiB", after / before)
@@ -268,26 +273,36 @@ mod tests;
 // a sentence says so.
 
 /// Sums that must agree: name, kinds of work, activities.
-const COMPARED: &[(&str, &[Work], &[Activity])] = &[
-    ("copies", &[Work::Copy, Work::CacheTransfer], &[Activity::Copy]),
+const COMPARED: &[(&str, &[PipeWork], &[KernelActivity])] = &[
+    ("copies", &[PipeWork::Copy, PipeWork::CacheTransfer], &[KernelActivity::Copy]),
     (
         "page pinning and faults",
-        &[Work::Pinning, Work::Faults],
-        &[Activity::Fault, Activity::Zeroing],
+        &[PipeWork::Pinning, PipeWork::Faults],
+        &[KernelActivity::Fault, KernelActivity::Zeroing],
     ),
     (
         "calls, locks, slots and pages of the pipe",
-        &[Work::PageAllocation, Work::Slots, Work::CacheTransfer, Work::Locks, Work::Entry],
-        &[Activity::Pipe, Activity::Entry],
+        &[
+            PipeWork::PageAllocation,
+            PipeWork::Slots,
+            PipeWork::CacheTransfer,
+            PipeWork::Locks,
+            PipeWork::Entry,
+        ],
+        &[KernelActivity::Pipe, KernelActivity::Entry],
     ),
 ];
 
 /// `account` with the samples of its point, and where they contradict it.
-fn set_beside(mut account: Account, point: &Point, samples: &[(usize, Samples)]) -> Account {
+fn set_beside(
+    mut account: PipeTimeAccount,
+    point: &PipePoint,
+    samples: &[(usize, CpuSamples)],
+) -> PipeTimeAccount {
     let Some((_, samples)) = samples.iter().find(|(at, _)| *at == account.point) else {
         return account;
     };
-    if let Some(counts) = Counts::from_point(point).filter(|_| samples.total() > 0) {
+    if let Some(counts) = PipeCounts::from_point(point).filter(|_| samples.total() > 0) {
         account.disagreements = disagreements(&account, point, &counts, samples);
     }
     account.samples = Fact::Known(samples.clone());
@@ -295,24 +310,24 @@ fn set_beside(mut account: Account, point: &Point, samples: &[(usize, Samples)])
 }
 
 fn disagreements(
-    account: &Account,
-    point: &Point,
-    counts: &Counts,
-    samples: &Samples,
+    account: &PipeTimeAccount,
+    point: &PipePoint,
+    counts: &PipeCounts,
+    samples: &CpuSamples,
 ) -> Vec<String> {
     let sorted = activity::sort(samples);
     let per_sample = counts.cpu / samples.total() as f64;
-    let compare = |(name, works, activities): &(&str, &[Work], &[Activity])| {
+    let compare = |(name, works, activities): &(&str, &[PipeWork], &[KernelActivity])| {
         // An end that spins is in the pipe's code all the time; only its prices call it waiting.
-        let spun = works.contains(&Work::Entry) && counts.spins > 0.0;
+        let spun = works.contains(&PipeWork::Entry) && counts.spins > 0.0;
         // The cost of the other core's caches shows up where the bytes or the slots are fetched.
-        let elsewhere = activities.contains(&Activity::Copy) != copies_in(point.rung.writer);
+        let elsewhere = activities.contains(&KernelActivity::Copy) != copies_in(point.rung.writer);
         let is_meant = |work| match work {
-            Work::CacheTransfer => works.contains(&work) && !elsewhere,
-            Work::Waiting => spun,
+            PipeWork::CacheTransfer => works.contains(&work) && !elsewhere,
+            PipeWork::Waiting => spun,
             _ => works.contains(&work),
         };
-        let priced = account.parts.iter().filter(|p| p.basis == PartBasis::CountsTimesPrice);
+        let priced = account.parts.iter().filter(|p| p.basis == PipeWorkBasis::CountsTimesPrice);
         let priced: f64 = priced.filter(|p| is_meant(p.work)).map(|p| p.per_gib_ns).sum();
         let priced = priced + counts.spun().filter(|_| spun).unwrap_or(0.0);
         let seen: u64 = activities.iter().filter_map(|a| sorted.get(a)).sum();

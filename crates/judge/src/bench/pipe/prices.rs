@@ -1,18 +1,18 @@
 //! What one unit of each kind of work costs, from the prices of the session.
 //!
-//! The session prices a write with its read at three sizes (`Prices::pipe_transfers`), and the parts are the
+//! The session prices a write with its read at three sizes (`PagePrices::pipe_transfers`), and the parts are the
 //! differences between them. The smallest is two calls with the pipe's lock. Up to two pages, which a pipe
 //! keeps, only two copies are added. From there on each page is also allocated, charged and freed. A
 //! hand-over includes such a pair of calls, which is subtracted because calls are counted separately. The
 //! extra cost of another core is priced separately for each way
-//! ([`pagewise_model::bench::pipe::ApartPrices`]). In ladders saved before there was a price for bytes that
+//! ([`pagewise_model::bench::pipe::CrossCorePrices`]). In ladders saved before there was a price for bytes that
 //! are lent again, the yardstick between cores is used, minus the copy itself.
 //!
 //! A part at or below zero is not a price but noise. It is missing, and its time stays unexplained.
 
-use super::Known;
-use pagewise_model::bench::pipe::{ReferencePrices, Yardsticks};
-use pagewise_model::price::{Prices, TransferPoint};
+use super::PipeContext;
+use pagewise_model::bench::pipe::{PipeYardsticks, ReferencePrices};
+use pagewise_model::price::{PagePrices, TransferPoint};
 use pagewise_model::{Bytes, Fact};
 
 /// Prices in nanoseconds. `None` if there is no price.
@@ -43,7 +43,7 @@ pub(super) struct UnitPrices {
 
 impl UnitPrices {
     /// The prices as they were before the ladder.
-    pub(super) fn freeze(known: &Known<'_>, yardsticks: &Yardsticks) -> Self {
+    pub(super) fn freeze(known: &PipeContext<'_>, yardsticks: &PipeYardsticks) -> Self {
         let prices = known.prices;
         let transfers = prices.map_or(&[][..], |p| &p.pipe_transfers);
         let copy_byte = copy_byte_ns(transfers);
@@ -76,7 +76,7 @@ impl UnitPrices {
     }
 }
 
-fn huge_fault(prices: &Prices) -> Option<f64> {
+fn huge_fault(prices: &PagePrices) -> Option<f64> {
     Some(prices.huge_fault_ns.known()?.median)
 }
 
@@ -97,7 +97,11 @@ fn copy_byte_ns(transfers: &[TransferPoint]) -> Option<f64> {
 }
 
 /// One new page: what a page adds to a transfer beyond its two copies.
-fn page_ns(transfers: &[TransferPoint], copy_byte: Option<f64>, known: &Known<'_>) -> Option<f64> {
+fn page_ns(
+    transfers: &[TransferPoint],
+    copy_byte: Option<f64>,
+    known: &PipeContext<'_>,
+) -> Option<f64> {
     let [_, kept, fresh, ..] = transfers else { return None };
     let bytes = fresh.transfer_bytes.0.checked_sub(kept.transfer_bytes.0)?;
     let copies = 2.0 * copy_byte? * bytes as f64;

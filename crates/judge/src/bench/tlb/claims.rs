@@ -6,9 +6,9 @@
 //! memory than may be taken. For instruction fetches a missing knee decides nothing either, because not every
 //! fetch needs a translation.
 
-use super::knees::{self, Curve};
-use pagewise_model::bench::tlb::{ClaimedTlb, Knee};
-use pagewise_model::bench::{Claim, Evidence, Figure, LEAST_REPEATS, PageKind};
+use super::knees::{self, TranslationCurve};
+use pagewise_model::bench::tlb::{ClaimedTlb, TlbKnee};
+use pagewise_model::bench::{BenchClaim, ClaimEvidence, ClaimFigure, LEAST_REPEATS, PageKind};
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// A knee this far from the claimed number, either way, is at it.
@@ -17,7 +17,7 @@ const SAME: f64 = 1.25;
 const BEYOND: f64 = 1.5;
 
 /// What a processor claims.
-pub(crate) struct Claimed<'a> {
+pub(crate) struct ProcessorClaims<'a> {
     /// The operation that costs more when a TLB runs out: a load or a jump.
     pub(crate) unit: &'static str,
     /// The cost of a TLB that runs out may be hidden, so a missing knee proves nothing.
@@ -28,24 +28,24 @@ pub(crate) struct Claimed<'a> {
     pub(crate) by_page: &'a dyn Fn(PageSize) -> Vec<&'a ClaimedTlb>,
 }
 
-impl Claimed<'_> {
+impl ProcessorClaims<'_> {
     /// Every claim with its answer, by page size and level.
-    pub(crate) fn beside(&self, curves: &[Curve], all: &[Knee]) -> Vec<Claim> {
+    pub(crate) fn beside(&self, curves: &[TranslationCurve], all: &[TlbKnee]) -> Vec<BenchClaim> {
         curves.iter().flat_map(|curve| self.beside_one(curve, all)).collect()
     }
 
-    fn beside_one(&self, curve: &Curve, all: &[Knee]) -> Vec<Claim> {
+    fn beside_one(&self, curve: &TranslationCurve, all: &[TlbKnee]) -> Vec<BenchClaim> {
         let [base, huge] = self.pages;
         let page = if curve.pages == PageKind::Base { base } else { huge };
         let Some(last) = curve.steps.last() else { return Vec::new() };
-        let here: Vec<&Knee> = all
+        let here: Vec<&TlbKnee> = all
             .iter()
             .filter(|k| k.pages == curve.pages && k.apart_bytes == curve.apart_bytes)
             .collect();
         let mut claimed = (self.by_page)(page);
         claimed.sort_by_key(|t| (t.level, t.entries));
         let Self { unit, is_hidden, .. } = *self;
-        let found = Found { knees: &here, walked: last.pages, curve, unit, is_hidden };
+        let found = KneeEvidence { knees: &here, walked: last.pages, curve, unit, is_hidden };
         if claimed.is_empty() {
             return vec![found.nothing_claimed(page)];
         }
@@ -54,18 +54,18 @@ impl Claimed<'_> {
 }
 
 /// What the lines of one page size showed.
-struct Found<'a> {
-    knees: &'a [&'a Knee],
+struct KneeEvidence<'a> {
+    knees: &'a [&'a TlbKnee],
     /// Most pages.
     walked: u64,
-    curve: &'a Curve,
+    curve: &'a TranslationCurve,
     unit: &'static str,
     /// A knee may be there and not be seen.
     is_hidden: bool,
 }
 
-impl Found<'_> {
-    fn judge(&self, tlb: &ClaimedTlb, page: PageSize) -> Claim {
+impl KneeEvidence<'_> {
+    fn judge(&self, tlb: &ClaimedTlb, page: PageSize) -> BenchClaim {
         let (entries, walked) = (u64::from(tlb.entries), self.walked);
         let claim = format!("level {} holds {entries} translations of {page} pages", tlb.level);
         let at = |count: u64| self.knees.iter().find(|knee| is_at(knee, count));
@@ -80,16 +80,16 @@ impl Found<'_> {
             (self.place(knee, entries), why)
         } else if let Some(far) = scaled.filter(|far| beyond(*far) > walked) {
             let why = format!("in units of 32 it would be {far}; {}", reach(far, page, walked));
-            (Evidence::Nothing, why)
+            (ClaimEvidence::Nothing, why)
         } else if beyond(entries) > walked {
-            (Evidence::Nothing, reach(entries, page, walked))
+            (ClaimEvidence::Nothing, reach(entries, page, walked))
         } else if self.is_hidden {
             let why = "; decoded code needs no translation, so the end may be invisible";
-            (Evidence::Nothing, self.elsewhere() + why)
+            (ClaimEvidence::Nothing, self.elsewhere() + why)
         } else {
             self.no_rise(entries)
         };
-        Claim::judged(claim, evidence, why)
+        BenchClaim::judged(claim, evidence, why)
     }
 
     /// An interval from too few repeats is not used.
@@ -101,7 +101,7 @@ impl Found<'_> {
     }
 
     /// Compares the place of the knee with the claimed one. They are equal within the steps of the walk.
-    fn place(&self, knee: &Knee, count: u64) -> Evidence {
+    fn place(&self, knee: &TlbKnee, count: u64) -> ClaimEvidence {
         let [below, above, about] =
             [knee.below_pages, knee.above_pages, knee.about_pages].map(|pages| pages.max(1) as f64);
         let step = above / below;
@@ -111,27 +111,27 @@ impl Found<'_> {
         } else {
             (about / step, about * step)
         };
-        let figure = Figure::new(about, self.known(interval), self.curve.repeats);
+        let figure = ClaimFigure::new(about, self.known(interval), self.curve.repeats);
         let count = count as f64;
-        Evidence::figure(figure.above(count / SAME).below(count * SAME))
+        ClaimEvidence::figure(figure.above(count / SAME).below(count * SAME))
     }
 
     /// No rise near this number of pages. A TLB that runs out costs a load at least the time of the fastest
     /// load.
-    fn no_rise(&self, pages: u64) -> (Evidence, String) {
+    fn no_rise(&self, pages: u64) -> (ClaimEvidence, String) {
         let resolution = knees::resolution_ns(self.curve, pages);
         let fastest = self.curve.fastest_ns;
         let interval = self.known((0.0, resolution / fastest));
-        let figure = Figure::new(0.0, interval, self.curve.repeats).above(1.0);
+        let figure = ClaimFigure::new(0.0, interval, self.curve.repeats).above(1.0);
         let why = if resolution > fastest {
             format!("too much noise: there, only rises above {resolution:.1} ns can be seen")
         } else {
             self.elsewhere()
         };
-        (Evidence::figure(figure), why)
+        (ClaimEvidence::figure(figure), why)
     }
 
-    fn knee_text(&self, knee: &Knee) -> String {
+    fn knee_text(&self, knee: &TlbKnee) -> String {
         format!(
             "a {} costs {:.1} ns more from about {} pages on (still {:.1} with {}, more with {})",
             self.unit,
@@ -151,10 +151,14 @@ impl Found<'_> {
         knee_text.join("; ")
     }
 
-    fn nothing_claimed(&self, page: PageSize) -> Claim {
+    fn nothing_claimed(&self, page: PageSize) -> BenchClaim {
         let why =
             if self.knees.is_empty() { "no knee was found".to_owned() } else { self.elsewhere() };
-        Claim::judged(format!("nothing is claimed for {page} pages"), Evidence::Nothing, why)
+        BenchClaim::judged(
+            format!("nothing is claimed for {page} pages"),
+            ClaimEvidence::Nothing,
+            why,
+        )
     }
 }
 
@@ -163,7 +167,7 @@ fn beyond(entries: u64) -> u64 {
 }
 
 /// Whether the claimed number is at the knee: where its shape begins, or between its two steps.
-fn is_at(knee: &Knee, count: u64) -> bool {
+fn is_at(knee: &TlbKnee, count: u64) -> bool {
     let about = knee.about_pages.max(1) as f64;
     let ratio = count as f64 / about;
     (1.0 / SAME..=SAME).contains(&ratio) || (knee.below_pages..=knee.above_pages).contains(&count)

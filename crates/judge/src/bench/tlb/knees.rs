@@ -12,8 +12,8 @@
 //! deviations, whichever is more.
 
 use pagewise_model::Bytes;
-use pagewise_model::bench::tlb::Knee;
-use pagewise_model::bench::{LEAST_REPEATS, PageKind, Series};
+use pagewise_model::bench::tlb::TlbKnee;
+use pagewise_model::bench::{LEAST_REPEATS, PageKind, RepeatSeries};
 use pagewise_model::measured::median;
 
 /// The median of absolute deviations, as a standard deviation.
@@ -23,7 +23,7 @@ const OF_MEDIAN: f64 = 1.2533;
 
 /// One number of lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct CurveStep {
     pub(crate) pages: u64,
     /// Cost of translation for each load.
     pub(crate) extra_ns: f64,
@@ -35,7 +35,7 @@ pub(crate) struct Step {
     pub(crate) load_ns: f64,
 }
 
-impl Step {
+impl CurveStep {
     /// From the cost of translation in each repeat. `None` without repeats.
     pub(crate) fn from_differences(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
         let extra_ns = median(differences)?;
@@ -49,26 +49,26 @@ impl Step {
 
 /// Steps by growing number.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Curve {
+pub(crate) struct TranslationCurve {
     pub(crate) pages: PageKind,
     pub(crate) apart_bytes: Bytes,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<CurveStep>,
     /// Time of a load where nothing is missed.
     pub(crate) fastest_ns: f64,
     /// Fewest repeats of a number of lines.
     pub(crate) repeats: u64,
 }
 
-impl Curve {
+impl TranslationCurve {
     /// From the times by number of pages: with a page each, and as many on few pages.
     pub(crate) fn from_points(
         (pages, apart_bytes): (PageKind, Bytes),
-        apart: &[(u64, Series)],
-        packed: &[(u64, Series)],
+        apart: &[(u64, RepeatSeries)],
+        packed: &[(u64, RepeatSeries)],
     ) -> Self {
-        let step = |(count, times): &(u64, Series)| {
+        let step = |(count, times): &(u64, RepeatSeries)| {
             let (_, reference) = packed.iter().find(|(number, _)| number == count)?;
-            Step::from_differences(
+            CurveStep::from_differences(
                 *count,
                 &times.less(reference).values(),
                 times.measured()?.median,
@@ -113,10 +113,10 @@ struct Plateau {
 }
 
 /// The knees of one curve, smallest first.
-pub(crate) fn find(curve: &Curve) -> Vec<Knee> {
+pub(crate) fn find(curve: &TranslationCurve) -> Vec<TlbKnee> {
     let steps = smooth(&curve.steps);
     let least = LEAST_SHARE * curve.fastest_ns;
-    let mut knees: Vec<Knee> = Vec::new();
+    let mut knees: Vec<TlbKnee> = Vec::new();
     let mut now = plateau(&steps, 0, least);
     while let Some(Plateau { end, level }) = now {
         let Some(risen) = leave(&steps, end, level, least) else { break };
@@ -131,7 +131,7 @@ pub(crate) fn find(curve: &Curve) -> Vec<Knee> {
         let to_ns = next.map_or_else(|| highest(&steps[risen..]), |next| next.level);
         let before = knees.last().map_or(0.0, |knee| knee.to_ns - knee.from_ns);
         if to_ns - level >= LATER * before {
-            knees.push(Knee {
+            knees.push(TlbKnee {
                 pages: curve.pages,
                 apart_bytes: curve.apart_bytes,
                 below_pages: steps[risen - 1].pages,
@@ -147,36 +147,36 @@ pub(crate) fn find(curve: &Curve) -> Vec<Knee> {
 }
 
 /// Replaces each step by the median of itself and its neighbours, so that a single outlier disappears.
-fn smooth(steps: &[Step]) -> Vec<Step> {
+fn smooth(steps: &[CurveStep]) -> Vec<CurveStep> {
     let of = |at: usize| {
         let around = [at.saturating_sub(1), at, (at + 1).min(steps.len() - 1)];
         let mut values = around.map(|i| steps[i].extra_ns);
         values.sort_by(f64::total_cmp);
         // The first and last step have one neighbour each and are not changed.
         let is_end = at == 0 || at + 1 == steps.len();
-        Step { extra_ns: if is_end { steps[at].extra_ns } else { values[1] }, ..steps[at] }
+        CurveStep { extra_ns: if is_end { steps[at].extra_ns } else { values[1] }, ..steps[at] }
     };
     (0..steps.len()).map(of).collect()
 }
 
 /// Half of the steps near this number of pages can separate rises above this from noise. Infinite without
 /// such steps.
-pub(super) fn resolution_ns(curve: &Curve, pages: u64) -> f64 {
+pub(super) fn resolution_ns(curve: &TranslationCurve, pages: u64) -> f64 {
     let least = LEAST_SHARE * curve.fastest_ns;
-    let about = |step: &&Step| step.pages <= 2 * pages && 2 * step.pages >= pages;
+    let about = |step: &&CurveStep| step.pages <= 2 * pages && 2 * step.pages >= pages;
     let all: Vec<f64> =
         curve.steps.iter().filter(about).map(|step| tolerance(step, least)).collect();
     median(&all).unwrap_or(f64::INFINITY)
 }
 
 /// Whether base pages were walked too few times for any interval.
-pub(crate) fn is_thin(curves: &[Curve]) -> bool {
+pub(crate) fn is_thin(curves: &[TranslationCurve]) -> bool {
     let mut base = curves.iter().filter(|curve| curve.pages == PageKind::Base);
     base.any(|curve| curve.repeats < LEAST_REPEATS)
 }
 
 /// Why the end of base-page reach is unknown: it was not searched, noise hides it, or it does not exist.
-pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
+pub(crate) fn no_end(curves: &[TranslationCurve], what: &str) -> String {
     let base = curves.iter().find(|curve| curve.pages == PageKind::Base);
     // A knee needs a plateau and some steps behind it.
     let walked = base.filter(|curve| curve.steps.len() > 2 * LASTING);
@@ -203,14 +203,14 @@ pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
     )
 }
 
-fn tolerance(step: &Step, least: f64) -> f64 {
+fn tolerance(step: &CurveStep, least: f64) -> f64 {
     least.max(LEAST_SDS * step.noise_ns)
 }
 
 /// The first plateau from `from` on.
-fn plateau(steps: &[Step], from: usize, least: f64) -> Option<Plateau> {
+fn plateau(steps: &[CurveStep], from: usize, least: f64) -> Option<Plateau> {
     (from..steps.len()).find_map(|start| {
-        let wide = |step: &Step| step.pages as f64 >= PLATEAU * steps[start].pages as f64;
+        let wide = |step: &CurveStep| step.pages as f64 >= PLATEAU * steps[start].pages as f64;
         let end = start + steps[start..].iter().position(wide)?;
         let within = &steps[start..=end];
         let lowest = within.iter().map(|step| step.extra_ns).fold(f64::INFINITY, f64::min);
@@ -219,21 +219,22 @@ fn plateau(steps: &[Step], from: usize, least: f64) -> Option<Plateau> {
     })
 }
 
-fn level(steps: &[Step]) -> f64 {
+fn level(steps: &[CurveStep]) -> f64 {
     let values: Vec<f64> = steps.iter().map(|step| step.extra_ns).collect();
     median(&values).unwrap_or(0.0)
 }
 
-fn highest(steps: &[Step]) -> f64 {
+fn highest(steps: &[CurveStep]) -> f64 {
     steps.iter().map(|step| step.extra_ns).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// The first step after `at` from which the cost stays above the level. The next few steps must do so by more
 /// than noise or in nearly every repeat, most of the later steps in any way.
-fn leave(steps: &[Step], at: usize, level: f64, least: f64) -> Option<usize> {
+fn leave(steps: &[CurveStep], at: usize, level: f64, least: f64) -> Option<usize> {
     let least = least.max(OF_LEVEL * level);
-    let above =
-        |step: &Step| step.extra_ns > level + tolerance(step, least) || step.low_ns > level + least;
+    let above = |step: &CurveStep| {
+        step.extra_ns > level + tolerance(step, least) || step.low_ns > level + least
+    };
     (at + 1..steps.len()).find(|&start| {
         let rest = &steps[start..];
         let higher = rest.iter().filter(|step| step.extra_ns > level + least).count();
@@ -244,7 +245,7 @@ fn leave(steps: &[Step], at: usize, level: f64, least: f64) -> Option<usize> {
 }
 
 /// A rise by its shape.
-struct Rise {
+struct CurveRise {
     about_pages: u64,
     /// Where it ends, with any number of pages.
     end_ns: f64,
@@ -252,10 +253,10 @@ struct Rise {
 
 /// The cost over 1/N followed back to the level and on to its end; where it rises at once, the middle of
 /// the two steps, and the second.
-fn begin(steps: &[Step], risen: usize, level: f64, least: f64) -> Rise {
+fn begin(steps: &[CurveStep], risen: usize, level: f64, least: f64) -> CurveRise {
     let (first, below) = (steps[risen], steps[risen - 1].pages as f64);
     let middle = (below * first.pages as f64).sqrt();
-    let at_once = Rise { about_pages: middle.round() as u64, end_ns: first.extra_ns };
+    let at_once = CurveRise { about_pages: middle.round() as u64, end_ns: first.extra_ns };
     let last = steps.last().filter(|s| 2 * s.pages >= 3 * first.pages);
     let doubled = steps[risen..].iter().find(|s| s.pages >= 2 * first.pages);
     let rising = doubled.or(last).filter(|s| s.extra_ns - first.extra_ns > tolerance(s, least));
@@ -269,5 +270,5 @@ fn begin(steps: &[Step], risen: usize, level: f64, least: f64) -> Rise {
     }
     // No TLB loses entries long before it has too few.
     let about = met.clamp(below / 2.0, first.pages as f64);
-    Rise { about_pages: about.round() as u64, end_ns }
+    CurveRise { about_pages: about.round() as u64, end_ns }
 }

@@ -18,14 +18,15 @@ pub(crate) mod claims;
 pub(crate) mod knees;
 
 use crate::bench::best::to_settle;
-use crate::bench::larger::{Access, Size, page_advice as page_advice_of};
+use crate::bench::larger::{AccessWording, SizeComparison, page_advice as page_advice_of};
 use crate::stats::paired_ratio;
-use claims::Claimed;
-use knees::{Curve, Step, find};
+use claims::ProcessorClaims;
+use knees::{CurveStep, TranslationCurve, find};
 use pagewise_model::bench::tlb::{
-    Judgement, Knee, LINE, Order, Path, Point, Ratio, Steadiness, Walks,
+    AccessOrder, LINE, RatioSteadiness, TlbBenchReport, TlbJudgement, TlbKnee, TlbPath, TlbPoint,
+    TlbRatio,
 };
-use pagewise_model::bench::{Answer, Figure, PageKind, Series};
+use pagewise_model::bench::{ClaimAnswer, ClaimFigure, PageKind, RepeatSeries};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact};
 
@@ -45,12 +46,13 @@ const MORE: f64 = 1.3;
 
 /// All conclusions from `walks`.
 #[must_use]
-pub fn judge(walks: &Walks) -> Judgement {
+pub fn judge(walks: &TlbBenchReport) -> TlbJudgement {
     let ratios = ratios(walks);
-    let curves: Vec<Curve> = distances(walks).into_iter().map(|at| curve(walks, at)).collect();
-    let knees: Vec<Knee> = curves.iter().flat_map(find).collect();
+    let curves: Vec<TranslationCurve> =
+        distances(walks).into_iter().map(|at| curve(walks, at)).collect();
+    let knees: Vec<TlbKnee> = curves.iter().flat_map(find).collect();
     let claimed = |page| walks.serving_loads(page).collect::<Vec<_>>();
-    let claims = Claimed {
+    let claims = ProcessorClaims {
         unit: "load",
         is_hidden: false,
         pages: [walks.base_page_bytes, walks.huge_page_bytes],
@@ -59,11 +61,11 @@ pub fn judge(walks: &Walks) -> Judgement {
     .beside(&curves, &knees);
     let huge_translation_share = huge_translation_share(walks, &curves);
     let advice = advice(walks, &ratios, (&curves, &knees));
-    Judgement { ratios, knees, claims, huge_translation_share, advice }
+    TlbJudgement { ratios, knees, claims, huge_translation_share, advice }
 }
 
 /// Larger pages against base pages, lists in their order, by growing set.
-fn ratios(walks: &Walks) -> Vec<Ratio> {
+fn ratios(walks: &TlbBenchReport) -> Vec<TlbRatio> {
     let mut ratios = Vec::new();
     for path in walks.lists() {
         for base in walks.curve(path, PageKind::Base) {
@@ -74,23 +76,23 @@ fn ratios(walks: &Walks) -> Vec<Ratio> {
     ratios
 }
 
-fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
+fn ratio(base: &TlbPoint, larger: &TlbPoint) -> Option<TlbRatio> {
     let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
     let logs = larger.loads().log_ratios(&base.loads());
-    let Judged { ratio, interval, steadiness } =
-        Judged::from_logs(&logs, samples.map(|s| s.within_share))?;
+    let JudgedRatio { ratio, interval, steadiness } =
+        JudgedRatio::from_logs(&logs, samples.map(|s| s.within_share))?;
     let (path, pages, set_bytes) = (base.path, larger.pages, base.set_bytes());
-    Some(Ratio { path, pages, set_bytes, ratio, interval, steadiness })
+    Some(TlbRatio { path, pages, set_bytes, ratio, interval, steadiness })
 }
 
 /// Larger pages against base pages, without what they are about.
-pub(crate) struct Judged {
+pub(crate) struct JudgedRatio {
     pub(crate) ratio: f64,
     pub(crate) interval: Fact<(f64, f64)>,
-    pub(crate) steadiness: Steadiness,
+    pub(crate) steadiness: RatioSteadiness,
 }
 
-impl Judged {
+impl JudgedRatio {
     /// From the logarithms of the ratio, repeat by repeat, and the range of the pieces within each sample.
     pub(crate) fn from_logs(
         logs: &[f64],
@@ -100,7 +102,8 @@ impl Judged {
         let within = |(low, high): &(f64, f64)| high / low;
         let width = interval.known().map_or_else(|| range(logs).exp(), within) - 1.0;
         let is_steady = width <= STEADY;
-        let steadiness = if is_steady { Steadiness::Steady } else { reason(within_shares, logs) };
+        let steadiness =
+            if is_steady { RatioSteadiness::Steady } else { reason(within_shares, logs) };
         Some(Self { ratio, interval, steadiness })
     }
 }
@@ -112,17 +115,17 @@ fn range(values: &[f64]) -> f64 {
 }
 
 /// Why mappings differ.
-fn reason(within_shares: impl Iterator<Item = f64>, logs: &[f64]) -> Steadiness {
+fn reason(within_shares: impl Iterator<Item = f64>, logs: &[f64]) -> RatioSteadiness {
     let between = range(logs) / 2.0 / HALF_RANGE;
     let shares = within_shares.map(|share| share / HALF_RANGE);
     let within = median(&shares.collect::<Vec<f64>>()).unwrap_or(0.0);
-    if within >= SAME * between { Steadiness::Disturbed } else { Steadiness::Placement }
+    if within >= SAME * between { RatioSteadiness::Disturbed } else { RatioSteadiness::Placement }
 }
 
 /// Distance of lines that have a page each, smallest pages first.
-fn distances(walks: &Walks) -> Vec<(PageKind, Bytes)> {
-    let apart = |p: &Point| match p.path {
-        Path::Lines { apart_bytes } if p.path != Path::PACKED => Some((p.pages, apart_bytes)),
+fn distances(walks: &TlbBenchReport) -> Vec<(PageKind, Bytes)> {
+    let apart = |p: &TlbPoint| match p.path {
+        TlbPath::Lines { apart_bytes } if p.path != TlbPath::PACKED => Some((p.pages, apart_bytes)),
         _ => None,
     };
     let mut all: Vec<(PageKind, Bytes)> = walks.points.iter().filter_map(apart).collect();
@@ -137,24 +140,28 @@ fn distances(walks: &Walks) -> Vec<(PageKind, Bytes)> {
 }
 
 /// The curve of one kind of page at one distance, beside packed lines, on whichever pages they were walked.
-fn curve(walks: &Walks, (pages, apart_bytes): (PageKind, Bytes)) -> Curve {
-    let of = |path, pages| -> Vec<(u64, Series)> {
+fn curve(walks: &TlbBenchReport, (pages, apart_bytes): (PageKind, Bytes)) -> TranslationCurve {
+    let of = |path, pages| -> Vec<(u64, RepeatSeries)> {
         walks.curve(path, pages).into_iter().map(|p| (p.elements, p.loads())).collect()
     };
-    let packed = PageKind::ALL.into_iter().map(|kind| of(Path::PACKED, kind));
+    let packed = PageKind::ALL.into_iter().map(|kind| of(TlbPath::PACKED, kind));
     let packed = packed.into_iter().find(|curve| !curve.is_empty()).unwrap_or_default();
-    Curve::from_points((pages, apart_bytes), &of(Path::Lines { apart_bytes }, pages), &packed)
+    TranslationCurve::from_points(
+        (pages, apart_bytes),
+        &of(TlbPath::Lines { apart_bytes }, pages),
+        &packed,
+    )
 }
 
 /// Cost of translation on huge pages over that on base pages, at the largest number of lines that a few
 /// huge pages hold.
-fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
+fn huge_translation_share(walks: &TlbBenchReport, curves: &[TranslationCurve]) -> Fact<f64> {
     let Some(base) = curves.iter().find(|curve| curve.pages == PageKind::Base) else {
         return Fact::missing("no lines on base pages");
     };
     let huge = curve(walks, (PageKind::Thp, base.apart_bytes));
     let most = MOST_HUGE_PAGES * walks.huge_page_bytes.bytes() / base.apart_bytes.0.max(1);
-    let on_base = |step| base.steps.iter().find(|other: &&Step| other.pages == step);
+    let on_base = |step| base.steps.iter().find(|other: &&CurveStep| other.pages == step);
     let few = huge.steps.iter().rev().filter(|step| step.pages <= most);
     let both = few.filter_map(|step| Some((step, on_base(step.pages)?))).next();
     let Some((huge, base)) = both else {
@@ -169,26 +176,30 @@ fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
 }
 
 /// Three sentences of advice. A sentence gives the reason if there is no answer.
-fn advice(walks: &Walks, ratios: &[Ratio], (curves, knees): (&[Curve], &[Knee])) -> Vec<String> {
+fn advice(
+    walks: &TlbBenchReport,
+    ratios: &[TlbRatio],
+    (curves, knees): (&[TranslationCurve], &[TlbKnee]),
+) -> Vec<String> {
     vec![page_advice(walks, ratios), together(walks, curves, knees), scans(walks)]
 }
 
 /// The list that the first sentence is about: random, one line to an element if that was walked.
-fn usual(ratios: &[Ratio]) -> Option<Path> {
-    let random = |r: &&Ratio| matches!(r.path, Path::List { order: Order::Random, .. });
-    let distance = |path: &Path| path.pitch().0.abs_diff(LINE.0);
+fn usual(ratios: &[TlbRatio]) -> Option<TlbPath> {
+    let random = |r: &&TlbRatio| matches!(r.path, TlbPath::List { order: AccessOrder::Random, .. });
+    let distance = |path: &TlbPath| path.pitch().0.abs_diff(LINE.0);
     ratios.iter().filter(random).map(|r| r.path).min_by_key(distance)
 }
 
-fn page_advice(walks: &Walks, ratios: &[Ratio]) -> String {
-    const LOADS: Access = Access {
+fn page_advice(walks: &TlbBenchReport, ratios: &[TlbRatio]) -> String {
+    const LOADS: AccessWording = AccessWording {
         what: "data that you read at random",
         how: |pages| if pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" },
         all: "dependent random loads",
         one: "a load",
     };
     let path = usual(ratios);
-    let here = ratios.iter().filter(|r| Some(r.path) == path).map(|r| Size {
+    let here = ratios.iter().filter(|r| Some(r.path) == path).map(|r| SizeComparison {
         bytes: r.set_bytes,
         pages: r.pages,
         ratio: r.ratio,
@@ -198,10 +209,11 @@ fn page_advice(walks: &Walks, ratios: &[Ratio]) -> String {
     page_advice_of(&LOADS, &here.collect::<Vec<_>>(), walks.repeats)
 }
 
-fn together(walks: &Walks, curves: &[Curve], knees: &[Knee]) -> String {
-    let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
-    let reach = |knee: &Knee| Bytes(knee.about_pages.saturating_mul(walks.base_page_bytes.bytes()));
-    let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
+fn together(walks: &TlbBenchReport, curves: &[TranslationCurve], knees: &[TlbKnee]) -> String {
+    let base: Vec<&TlbKnee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
+    let reach =
+        |knee: &TlbKnee| Bytes(knee.about_pages.saturating_mul(walks.base_page_bytes.bytes()));
+    let cost = |knee: &TlbKnee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     match base.as_slice() {
         _ if knees::is_thin(curves) => knees::no_end(curves, "of data"),
         [] => knees::no_end(curves, "of data"),
@@ -223,26 +235,26 @@ fn together(walks: &Walks, curves: &[Curve], knees: &[Knee]) -> String {
     }
 }
 
-fn scans(walks: &Walks) -> String {
+fn scans(walks: &TlbBenchReport) -> String {
     let (one, all) = (&walks.bandwidth.one.read_gib_per_s, &walks.bandwidth.all.read_gib_per_s);
     let cpus = walks.bandwidth.cpus;
     match (one.known(), all.known()) {
         (Some(one), Some(all)) => {
-            let figure = Figure::over(all, one).above(MORE);
+            let figure = ClaimFigure::over(all, one).above(MORE);
             let rates = format!(
                 "together they read {:.1} GiB/s, a single core {:.1}",
                 all.median, one.median
             );
             match figure.answer() {
-                Answer::Confirmed => {
+                ClaimAnswer::Confirmed => {
                     format!("Split scans of memory over the {cpus} cores: {rates}.")
                 }
-                Answer::Refuted => {
+                ClaimAnswer::Refuted => {
                     format!(
                         "Do not split scans of memory over the {cpus} cores for speed: {rates}."
                     )
                 }
-                Answer::CannotTell => format!(
+                ClaimAnswer::CannotTell => format!(
                     "Whether scans of memory should be split over the {cpus} cores: open. Now {rates}{}.",
                     to_settle(&figure)
                 ),

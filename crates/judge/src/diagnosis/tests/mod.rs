@@ -5,13 +5,14 @@ mod translation;
 
 use super::*;
 use pagewise_model::constructed;
-use pagewise_model::diagnosis::Activity;
+use pagewise_model::diagnosis::KernelActivity;
 use pagewise_model::look::{
-    AccessPattern, Footprint, KernelStack, PipeSeen, ProcessSeen, Samples, Traced, WalkCounts,
+    AccessPattern, CpuSamples, FootprintGrowth, KernelStack, PipeSeen, TracedLook, TracedProcess,
+    WalkCounts,
 };
 use pagewise_model::measured::Measured;
 use pagewise_model::price::{ChasePoint, TransferPoint};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn machine() -> Machine {
     Machine { hypervisor: Some("KVM".into()), ..constructed::machine() }
 }
 
-fn prices() -> Prices {
+fn prices() -> PagePrices {
     let point = |mib, base, huge| ChasePoint {
         set_bytes: Bytes::mib(mib),
         base_ns: exactly(base),
@@ -33,7 +34,7 @@ fn prices() -> Prices {
         transfer_bytes: Bytes(bytes),
         transfer_ns: exactly(ns),
     };
-    Prices {
+    PagePrices {
         anon_fault_ns: exactly(600.0),
         zero_page_ns: exactly(100.0),
         file_fault_ns: exactly(1000.0),
@@ -63,8 +64,8 @@ fn prices() -> Prices {
     }
 }
 
-fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> Usage {
-    Usage {
+fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> ProgramUsage {
+    ProgramUsage {
         wall_ns: Nanos::millis(wall_ms),
         user_ns: Nanos::millis(user_ms),
         sys_ns: Nanos::millis(sys_ms),
@@ -75,14 +76,14 @@ fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> Usage {
     }
 }
 
-fn process(pid: i32) -> ProcessSeen {
-    ProcessSeen { pid, ..constructed::process() }
+fn process(pid: i32) -> TracedProcess {
+    TracedProcess { pid, ..constructed::process() }
 }
 
-fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
-    Look {
+fn look(run: ProgramUsage, processes: Vec<TracedProcess>) -> LookFindings {
+    LookFindings {
         runs: vec![run],
-        traced: Fact::Known(Traced {
+        traced: Fact::Known(TracedLook {
             processes,
             pipes: Vec::new(),
             pipe_calls: std::collections::BTreeSet::new(),
@@ -93,7 +94,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
             written: Vec::new(),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: BTreeMap::new(),
-            ended: Ended::Exited(0),
+            ended: ProgramEnd::Exited(0),
         }),
         samples: Fact::missing("no samples"),
         user: Fact::missing("not here"),
@@ -103,15 +104,15 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
 }
 
 /// One process that has faulted in this many pages itself.
-fn grown(run: Usage, pages: u64) -> Look {
+fn grown(run: ProgramUsage, pages: u64) -> LookFindings {
     let anon_bytes = Bytes(pages * PageSize::BASE_4K.bytes());
-    let process = ProcessSeen { anon_bytes, ..process(1) };
-    look(Usage { minor_faults: pages, ..run }, vec![process])
+    let process = TracedProcess { anon_bytes, ..process(1) };
+    look(ProgramUsage { minor_faults: pages, ..run }, vec![process])
 }
 
 /// A look with this many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of
 /// `span`. There are no other accesses between, as in a chase.
-fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
+fn with_pattern(mut look: LookFindings, jumps: u64, span: Bytes, huge: Bytes) -> LookFindings {
     let pattern = AccessPattern {
         bursts: 10,
         instructions: 10_000,
@@ -124,12 +125,12 @@ fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
     look.runs.iter_mut().for_each(|run| run.peak_rss_bytes = span);
     if let Fact::Known(traced) = &mut look.traced {
         traced.pattern = Fact::Known(pattern);
-        traced.footprint = Fact::Known(Footprint { probes: 10, new_pages_per_ms: 4000.0 });
+        traced.footprint = Fact::Known(FootprintGrowth { probes: 10, new_pages_per_ms: 4000.0 });
     }
     look
 }
 
-fn judge(look: &Look) -> Diagnosis {
+fn judge(look: &LookFindings) -> Diagnosis {
     diagnose(look, &prices(), &machine())
 }
 
@@ -156,20 +157,20 @@ fn the_split_adds_up_to_the_faults_counted() {
     p.file_bytes = Bytes(1600 * 4096);
     p.churn.munmap_bytes = Bytes(5000 * 4096);
     let traced = look(usage(1, 1, 1), vec![p]).traced;
-    let run = Typical { minor_faults: 4000.0, ..Typical::default() };
+    let run = TypicalRun { minor_faults: 4000.0, ..TypicalRun::default() };
     let (base, huge) = (PageSize::BASE_4K, PageSize::PMD_2M);
     let split = faults::split(traced.known().unwrap(), &run, &prices(), base, huge);
-    let want = faults::Split {
+    let want = faults::MinorFaultSplit {
         anon: 3800.0,
         again: 2800.0,
         cow: 100.0,
         file: 100.0,
-        ..faults::Split::default()
+        ..faults::MinorFaultSplit::default()
     };
     assert_eq!(split, want);
-    let few = Typical { minor_faults: 50.0, ..Typical::default() };
+    let few = TypicalRun { minor_faults: 50.0, ..TypicalRun::default() };
     let split = faults::split(traced.known().unwrap(), &few, &prices(), base, huge);
-    assert_eq!(split, faults::Split { anon: 50.0, ..faults::Split::default() });
+    assert_eq!(split, faults::MinorFaultSplit { anon: 50.0, ..faults::MinorFaultSplit::default() });
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn pages_that_a_child_had_from_its_parent_are_no_touches_of_its_own() {
     let [mut parent, mut child] = [process(1), process(2)];
     (parent.forks, parent.anon_bytes) = (1, Bytes(1000 * 4096));
     (child.anon_bytes, child.inherited_bytes) = (Bytes(1000 * 4096), Bytes(1000 * 4096));
-    let run = Usage { minor_faults: 1800, ..usage(1000, 400, 600) };
+    let run = ProgramUsage { minor_faults: 1800, ..usage(1000, 400, 600) };
     let cow = judge(&look(run, vec![parent, child]));
     let evidence = &cow.cost(CostKind::CowFaults).unwrap().evidence;
     assert!(evidence.starts_with("800 faults"), "{evidence}");
@@ -213,7 +214,7 @@ fn pages_that_a_child_had_from_its_parent_are_no_touches_of_its_own() {
 
 #[test]
 fn copies_after_a_fork_are_named() {
-    let cow_run = || Usage { minor_faults: 1000, ..usage(1000, 400, 600) };
+    let cow_run = || ProgramUsage { minor_faults: 1000, ..usage(1000, 400, 600) };
     let cow = judge(&look(cow_run(), vec![process(1), process(2)]));
     let mut parent = process(1);
     parent.forks = 1;
@@ -366,7 +367,7 @@ fn samples_contradict_counts_only_where_it_matters() {
             stack("shrink_folio_list", 30),
         ];
         let period_ns = Nanos::millis(1);
-        Fact::Known(Samples { stacks, period_ns, user: 500, ..Samples::default() })
+        Fact::Known(CpuSamples { stacks, period_ns, user: 500, ..CpuSamples::default() })
     };
     // 4 GiB at 50 ns per KiB are 210 ms.
     look.samples = sampled(220, 10);
@@ -381,10 +382,10 @@ fn samples_contradict_counts_only_where_it_matters() {
     let copies = agreed.cost(CostKind::FileCopies).unwrap();
     assert_eq!(copies.sampled_ns, Fact::Known(Nanos::millis(220)));
     assert_eq!(ns(&agreed, CostKind::Reclaim), 30_000_000);
-    assert_eq!(agreed.cost(CostKind::Reclaim).map(|c| c.basis), Some(Basis::Samples));
+    assert_eq!(agreed.cost(CostKind::Reclaim).map(|c| c.basis), Some(CostBasis::Samples));
     let shares = agreed.kernel_time.known().unwrap();
     let all = 220.0 + 10.0 + 30.0 + 500.0;
-    assert_eq!(shares.activity_share[&Activity::Copy], 220.0 / all);
+    assert_eq!(shares.activity_share[&KernelActivity::Copy], 220.0 / all);
     assert_eq!(shares.symbol_share[0], ("_copy_to_iter".to_owned(), 220.0 / all));
     assert_eq!(shares.symbol_share.len(), 3);
     look.samples = sampled(300, 100);
@@ -397,7 +398,7 @@ fn samples_contradict_counts_only_where_it_matters() {
 #[test]
 fn a_shared_activity_is_not_split_by_guess() {
     let kinds = [CostKind::PipeCopies, CostKind::FileCopies];
-    let samples = Fact::Known(Sorted::from_samples(&Samples::default()));
+    let samples = Fact::Known(ActivitySamples::from_samples(&CpuSamples::default()));
     let shared = second_opinion::sampled(CostKind::PipeCopies, &kinds, &samples);
     assert!(shared.reason().unwrap().contains("copies by read and write"));
 }
@@ -421,18 +422,18 @@ fn nothing_and_next_to_nothing_give_finite_numbers() {
 
 #[test]
 fn the_ceiling_is_of_the_calmest_run_and_as_wide_as_the_noise() {
-    let of = |runs: &[Usage]| {
-        let look = Look { runs: runs.to_vec(), ..look(runs[0].clone(), vec![process(1)]) };
+    let of = |runs: &[ProgramUsage]| {
+        let look = LookFindings { runs: runs.to_vec(), ..look(runs[0].clone(), vec![process(1)]) };
         judge(&look).ceiling_share
     };
     let mut calm = usage(100, 50, 50);
     calm.minor_faults = 10_000;
-    let disturbed = Usage { wall_ns: Nanos::millis(300), ..calm.clone() };
+    let disturbed = ProgramUsage { wall_ns: Nanos::millis(300), ..calm.clone() };
     let alone = of(std::slice::from_ref(&calm));
     assert!(alone > 0.0 && alone < 1.0, "{alone}");
     let beside = of(&[disturbed.clone(), calm.clone(), disturbed.clone()]);
     assert!((beside - alone).abs() < 1e-9, "{beside} is not {alone}");
-    let noisy = Usage { user_ns: Nanos::millis(70), ..disturbed };
+    let noisy = ProgramUsage { user_ns: Nanos::millis(70), ..disturbed };
     let widened = of(&[noisy, calm.clone(), calm]);
     assert!((widened - 1.2 * alone).abs() < 1e-9, "{widened} is not 1.2 times {alone}");
 }

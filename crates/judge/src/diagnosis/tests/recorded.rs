@@ -1,13 +1,13 @@
 //! Fault times in place of prices.
 
 use super::*;
-use pagewise_model::fault::{GroupTally, Tally};
+use pagewise_model::fault::{FaultTally, GroupTally};
 use pagewise_model::look::TimedFaults;
 
 const FAULTS: u64 = 100_000;
 
 fn group(kind: CostKind, faults: u64, each_ns: u64) -> GroupTally<CostKind> {
-    let tally = Tally { faults, time_ns: Nanos(faults * each_ns), ..Tally::default() };
+    let tally = FaultTally { faults, time_ns: Nanos(faults * each_ns), ..FaultTally::default() };
     GroupTally { kind, tally }
 }
 
@@ -33,7 +33,7 @@ fn times_stand_in_for_prices_less_what_the_probe_adds() {
     let diagnosis = recorded(timed(vec![group(CostKind::AnonFaults, FAULTS, 1400)]), 600);
     assert_eq!(anonymous(&diagnosis), 110_000_000);
     let cost = diagnosis.cost(CostKind::Zeroing).unwrap();
-    assert_eq!((cost.basis, cost.cost_ns), (Basis::Timed, Nanos(18_333_333)));
+    assert_eq!((cost.basis, cost.cost_ns), (CostBasis::Timed, Nanos(18_333_333)));
     let evidence = "100000 faults timed, 1.10 us each with zeroing; by counts and prices 60";
     assert!(cost.evidence.starts_with(evidence), "{}", cost.evidence);
     let said = &diagnosis.disagreements;
@@ -74,11 +74,15 @@ fn waiting_is_no_cost() {
     let diagnosis = of_system_time(100);
     assert_eq!(anonymous(&diagnosis), 100_000_000);
     let cost = diagnosis.cost(CostKind::AnonFaults).unwrap();
-    assert!(cost.basis == Basis::Timed && cost.evidence.contains("capped"), "{}", cost.evidence);
+    assert!(
+        cost.basis == CostBasis::Timed && cost.evidence.contains("capped"),
+        "{}",
+        cost.evidence
+    );
     let diagnosis = of_system_time(80);
     assert_eq!(anonymous(&diagnosis), 60_000_000);
     let cost = diagnosis.cost(CostKind::AnonFaults).unwrap();
-    assert_eq!(cost.basis, Basis::CountsTimesPrice);
+    assert_eq!(cost.basis, CostBasis::CountsTimesPrice);
     let said = &diagnosis.disagreements;
     assert!(said.len() == 1 && said[0].contains("system time"), "{said:?}");
 }
@@ -93,7 +97,7 @@ fn what_recording_takes_of_the_run_shown_is_no_cost_of_the_program() {
     let both = [CostKind::AnonFaults, CostKind::Zeroing].map(|kind| diagnosis.cost(kind).unwrap());
     assert!((both.map(|cost| cost.time_share).iter().sum::<f64>() - share).abs() < 1e-9);
     assert!((diagnosis.ceiling_share - share).abs() < 1e-9);
-    let run = Typical { wall_ns: 100.0, sys_ns: 300.0, user_ns: 100.0, ..Typical::default() };
+    let run = TypicalRun { wall_ns: 100.0, sys_ns: 300.0, user_ns: 100.0, ..TypicalRun::default() };
     let less = run.clone().without_recording(200.0);
     assert_eq!((less.sys_ns, less.wall_ns, less.user_ns), (100.0, 50.0, 100.0));
     assert_eq!(run.without_recording(1000.0).sys_ns, 0.0);

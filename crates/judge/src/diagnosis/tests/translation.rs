@@ -7,7 +7,7 @@ fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
     let plain = grown(usage(10_000, 9_900, 90), 20_000);
     let random = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes(0)));
     let first = &random.costs[0];
-    assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, Basis::UpperBound));
+    assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, CostBasis::UpperBound));
     // 0.8 x 4000 walks of 90 ns in each ms.
     assert!((first.time_share - 0.288).abs() < 1e-6, "{}", first.time_share);
     let evidence =
@@ -43,7 +43,7 @@ fn the_more_other_data_between_the_walks_the_dearer_they_may_be() {
     let plain = look(usage(1000, 1000, 0), vec![process(1)]);
     let at = |accesses| {
         let mut look = with_pattern(plain.clone(), 800, Bytes::mib(256), Bytes(0));
-        if let Fact::Known(Traced { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
+        if let Fact::Known(TracedLook { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
             pattern.accesses = accesses;
         }
         ns(&judge(&look), CostKind::AddressTranslation)
@@ -59,7 +59,7 @@ fn the_more_other_data_between_the_walks_the_dearer_they_may_be() {
 fn no_program_loses_more_than_one_that_only_chases() {
     let mut look = with_pattern(look(usage(1000, 1000, 0), vec![]), 1000, Bytes::gib(1), Bytes(0));
     if let Fact::Known(traced) = &mut look.traced {
-        traced.footprint = Fact::Known(Footprint { probes: 1, new_pages_per_ms: 1e6 });
+        traced.footprint = Fact::Known(FootprintGrowth { probes: 1, new_pages_per_ms: 1e6 });
     }
     assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 450_000_000);
 }
@@ -69,7 +69,7 @@ fn where_too_little_was_stepped_every_new_page_may_be_a_jump_anywhere() {
     let plain = look(usage(1000, 1000, 0), vec![]);
     let mut look = with_pattern(plain, 0, Bytes::gib(1), Bytes(0));
     assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 0);
-    if let Fact::Known(Traced { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
+    if let Fact::Known(TracedLook { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
         pattern.instructions = 999;
     }
     assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 360_000_000);
@@ -92,7 +92,7 @@ fn where_pages_were_not_seen_user_time_is_the_bound() {
     let unseen = look(run.clone(), vec![process(1)]);
     let bounded = ns(&judge(&unseen), CostKind::AddressTranslation);
     assert!(bounded > 90_000_000 && bounded < 900_000_000, "{bounded}");
-    let unpriced = Prices { chase: Vec::new(), ..prices() };
+    let unpriced = PagePrices { chase: Vec::new(), ..prices() };
     let whole = diagnose(&unseen, &unpriced, &machine());
     assert_eq!(ns(&whole, CostKind::AddressTranslation), 900_000_000);
     run.peak_rss_bytes = Bytes::mib(1);
@@ -109,5 +109,5 @@ fn counters_take_the_place_of_the_bound() {
         Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 240, code_walk_cycles: 10 });
     let diagnosis = judge(&look);
     let cost = diagnosis.cost(CostKind::AddressTranslation).unwrap();
-    assert_eq!((cost.basis, cost.cost_ns), (Basis::Counters, Nanos(2_500_000)));
+    assert_eq!((cost.basis, cost.cost_ns), (CostBasis::Counters, Nanos(2_500_000)));
 }

@@ -6,14 +6,14 @@
 //! only by the stack pointer, if registers are recorded. A forked process has its parent's mappings and has
 //! not touched any of its pages.
 
-use crate::faults::around::{Around, Beside, Touch};
-use crate::faults::interned::Interned;
-use crate::faults::mappings::{Mappings, NEAR_MAIN_STACK, Range};
-use crate::faults::page_sizes::Forecasts;
-use crate::faults::sites::{Code, VDSO};
-use crate::faults::touched::{Before, Touched};
-use pagewise_model::fault::event::{Map, Registers};
-use pagewise_model::fault::{FaultAround, MappingKind, PageForecast, Place};
+use crate::faults::around::{FaultAroundPages, FaultAroundTotals, FilePageFault};
+use crate::faults::interned::InternedValues;
+use crate::faults::mappings::{MappingRange, NEAR_MAIN_STACK, ProcessMappings};
+use crate::faults::page_sizes::PageSizeForecasts;
+use crate::faults::sites::{CodeKey, VDSO};
+use crate::faults::touched::{PageHistory, PageTouchCounts};
+use pagewise_model::fault::event::{MapEvent, OperandRegisters};
+use pagewise_model::fault::{FaultAround, FaultPlace, MappingKind, PageForecast};
 use pagewise_model::{Bytes, PageSize};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ const NEAR_STACK: u64 = 128 << 10;
 
 /// What an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct AddressTarget {
     pub(super) place: u32,
     pub(super) kind: MappingKind,
     /// Offset of the page in its file.
@@ -32,32 +32,32 @@ pub(super) struct Target {
 }
 
 #[derive(Debug, Default)]
-struct Process {
-    mappings: Rc<Mappings>,
-    touched: Touched,
-    beside: Beside,
+struct ProcessSpace {
+    mappings: Rc<ProcessMappings>,
+    touched: PageTouchCounts,
+    beside: FaultAroundPages,
     threads: u64,
 }
 
 /// All processes of a program.
 #[derive(Debug)]
-pub(super) struct Spaces {
+pub(super) struct AddressSpaces {
     page: PageSize,
-    processes: FxHashMap<i32, Process>,
+    processes: FxHashMap<i32, ProcessSpace>,
     /// Processes seen, ended ones included.
     seen: u64,
     touched_pages: u64,
-    forecasts: Forecasts,
-    around: Around,
-    paths: Interned<String>,
+    forecasts: PageSizeForecasts,
+    around: FaultAroundTotals,
+    paths: InternedValues<String>,
     /// Kind and number of the path.
-    places: Interned<(MappingKind, u32)>,
+    places: InternedValues<(MappingKind, u32)>,
 }
 
-impl Spaces {
+impl AddressSpaces {
     /// `is_exact` if each touch is a separate fault.
     pub(super) fn new(page: PageSize, is_exact: bool) -> Self {
-        let mut paths = Interned::default();
+        let mut paths = InternedValues::default();
         // Number 0 is memory of no file.
         paths.number(&String::new());
         Self {
@@ -65,28 +65,28 @@ impl Spaces {
             processes: FxHashMap::default(),
             seen: 0,
             touched_pages: 0,
-            forecasts: Forecasts::new(page),
-            around: Around::new(page, is_exact),
+            forecasts: PageSizeForecasts::new(page),
+            around: FaultAroundTotals::new(page, is_exact),
             paths,
-            places: Interned::default(),
+            places: InternedValues::default(),
         }
     }
 
-    fn process(&mut self, pid: i32) -> &mut Process {
+    fn process(&mut self, pid: i32) -> &mut ProcessSpace {
         let seen = &mut self.seen;
         self.processes.entry(pid).or_insert_with(|| {
             *seen += 1;
-            Process { threads: 1, ..Process::default() }
+            ProcessSpace { threads: 1, ..ProcessSpace::default() }
         })
     }
 
-    pub(super) fn map(&mut self, map: &Map) {
+    pub(super) fn map(&mut self, map: &MapEvent) {
         let (kind, path) = kind_of(map);
         let offset = (!path.is_empty()).then_some(map.offset_bytes.0);
         let path = self.paths.number(&path.to_owned());
         let end = map.start_address.saturating_add(map.size_bytes.0);
         let (is_shared, maker) = (map.is_shared, map.pid);
-        let range = Range { end, offset, path, kind, is_shared, maker };
+        let range = MappingRange { end, offset, path, kind, is_shared, maker };
         let page = self.page.bytes();
         let process = self.process(map.pid);
         let (first, last) = (map.start_address / page, end.div_ceil(page));
@@ -98,7 +98,7 @@ impl Spaces {
     pub(super) fn exec(&mut self, pid: i32) {
         let process = self.process(pid);
         // All threads except the remaining one have ended, and count as ended.
-        let fresh = Process { threads: process.threads, ..Process::default() };
+        let fresh = ProcessSpace { threads: process.threads, ..ProcessSpace::default() };
         let before = std::mem::replace(process, fresh);
         self.forecasts.add(&before.touched, &before.mappings);
     }
@@ -110,7 +110,7 @@ impl Spaces {
         }
         let mappings = Rc::clone(&self.process(parent_pid).mappings);
         let child = self.process(pid);
-        *child = Process { mappings, threads: 1, ..Process::default() };
+        *child = ProcessSpace { mappings, threads: 1, ..ProcessSpace::default() };
     }
 
     /// A thread has ended; true when it was the last of its process.
@@ -150,24 +150,35 @@ impl Spaces {
     }
 
     /// Records a fault on a page. Returns what was known about the page before.
-    pub(super) fn touch(&mut self, pid: i32, address: u64) -> Before {
+    pub(super) fn touch(&mut self, pid: i32, address: u64) -> PageHistory {
         let page = address / self.page.bytes();
         let before = self.process(pid).touched.add(page);
-        self.touched_pages += u64::from(before == Before::New);
+        self.touched_pages += u64::from(before == PageHistory::New);
         before
     }
 
     /// Records the pages mapped along with a faulting page of a file, whose previous state was `before`.
     /// `may_map` is true for a read or a fetch that found no page.
-    pub(super) fn map_around(&mut self, pid: i32, address: u64, before: Before, may_map: bool) {
-        let touch = Touch { page: address / self.page.bytes(), before, may_map };
+    pub(super) fn map_around(
+        &mut self,
+        pid: i32,
+        address: u64,
+        before: PageHistory,
+        may_map: bool,
+    ) {
+        let touch = FilePageFault { page: address / self.page.bytes(), before, may_map };
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let extent = process.mappings.extent(address);
         self.around.fault(&mut process.beside, &process.touched, touch, extent);
     }
 
     /// What `address` of process `pid` belongs to.
-    pub(super) fn find(&mut self, pid: i32, address: u64, registers: Option<Registers>) -> Target {
+    pub(super) fn find(
+        &mut self,
+        pid: i32,
+        address: u64,
+        registers: Option<OperandRegisters>,
+    ) -> AddressTarget {
         let page = address - address % self.page.bytes();
         let near = |distance| {
             registers.is_some_and(|r| r.stack != 0 && r.stack.abs_diff(address) <= distance)
@@ -194,19 +205,19 @@ impl Spaces {
                 }
             }
         };
-        Target { place: self.places.number(&(kind, path)), kind, offset, is_shared }
+        AddressTarget { place: self.places.number(&(kind, path)), kind, offset, is_shared }
     }
 
     /// Where the instruction at `address` of process `pid` comes from.
-    pub(super) fn code(&mut self, pid: i32, address: u64) -> Code {
+    pub(super) fn code(&mut self, pid: i32, address: u64) -> CodeKey {
         let found = self.process(pid).mappings.find(address);
         let in_file = found.and_then(|(start, range)| {
             let offset = range.offset?.saturating_add(address - start);
-            Some(Code { path: range.path, offset, maker: 0 })
+            Some(CodeKey { path: range.path, offset, maker: 0 })
         });
         let is_kernel = address >> 63 == 1;
         let maker = if is_kernel { 0 } else { found.map_or(pid, |(_, range)| range.maker) };
-        in_file.unwrap_or(Code { path: 0, offset: address, maker })
+        in_file.unwrap_or(CodeKey { path: 0, offset: address, maker })
     }
 
     /// File and offset from which the code at `address` of process `pid` was mapped. The path is empty for
@@ -226,8 +237,8 @@ impl Spaces {
         self.paths.get(number).map_or("", String::as_str)
     }
 
-    pub(super) fn places(&self) -> Vec<Place> {
-        let place = |(kind, path): &(MappingKind, u32)| Place {
+    pub(super) fn places(&self) -> Vec<FaultPlace> {
+        let place = |(kind, path): &(MappingKind, u32)| FaultPlace {
             kind: *kind,
             path: self.path(*path).to_owned(),
         };
@@ -244,7 +255,7 @@ impl Spaces {
 }
 
 /// Kind and file of a mapping, by the name that the kernel gives it.
-fn kind_of(map: &Map) -> (MappingKind, &str) {
+fn kind_of(map: &MapEvent) -> (MappingKind, &str) {
     let path = map.path.as_str();
     match path {
         "[heap]" => (MappingKind::Heap, ""),

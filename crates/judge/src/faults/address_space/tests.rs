@@ -1,8 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn map(pid: i32, start: u64, end: u64, is_executable: bool, path: &str) -> Map {
-    Map {
+fn map(pid: i32, start: u64, end: u64, is_executable: bool, path: &str) -> MapEvent {
+    MapEvent {
         pid,
         start_address: start,
         size_bytes: Bytes(end - start),
@@ -14,13 +14,13 @@ fn map(pid: i32, start: u64, end: u64, is_executable: bool, path: &str) -> Map {
     }
 }
 
-fn spaces(maps: &[Map]) -> Spaces {
-    let mut spaces = Spaces::new(PageSize::BASE_4K, false);
+fn spaces(maps: &[MapEvent]) -> AddressSpaces {
+    let mut spaces = AddressSpaces::new(PageSize::BASE_4K, false);
     maps.iter().for_each(|map| spaces.map(map));
     spaces
 }
 
-fn found(spaces: &mut Spaces, pid: i32, address: u64) -> (MappingKind, String, Option<u64>) {
+fn found(spaces: &mut AddressSpaces, pid: i32, address: u64) -> (MappingKind, String, Option<u64>) {
     let target = spaces.find(pid, address, None);
     let path = spaces.places()[target.place as usize].path.clone();
     (target.kind, path, target.offset.map(|offset| offset.0))
@@ -82,7 +82,7 @@ fn code_of_the_vdso_is_known_by_its_place_in_it() {
 #[test]
 fn stacks_are_known_by_the_stack_pointer() {
     let mut spaces = spaces(&[map(1, 0x10_0000, 0x90_0000, false, "//anon")]);
-    let at = |stack| Some(Registers { stack, ..Registers::default() });
+    let at = |stack| Some(OperandRegisters { stack, ..OperandRegisters::default() });
     let mut kind = |address, stack| spaces.find(1, address, at(stack)).kind;
     assert_eq!(kind(0x20_0000, 0x20_0100), MappingKind::Stack);
     assert_eq!(kind(0x20_0000, 0x60_0000), MappingKind::Anonymous);
@@ -104,16 +104,16 @@ fn the_main_stack_grows_below_what_was_reported_of_it() {
 #[test]
 fn a_forked_process_has_its_parents_mappings_and_no_pages() {
     let mut spaces = spaces(&[map(1, 0x1000, 0x2000, false, "/a")]);
-    assert_eq!(spaces.touch(1, 0x1000), Before::New);
-    assert_eq!(spaces.touch(1, 0x1fff), Before::Touched);
+    assert_eq!(spaces.touch(1, 0x1000), PageHistory::New);
+    assert_eq!(spaces.touch(1, 0x1fff), PageHistory::Touched);
     spaces.fork(2, 1);
-    assert_eq!(spaces.touch(2, 0x1000), Before::New);
+    assert_eq!(spaces.touch(2, 0x1000), PageHistory::New);
     spaces.map(&map(2, 0x1000, 0x2000, false, "/b"));
     assert_eq!(found(&mut spaces, 1, 0x1000).1, "/a");
     assert_eq!(found(&mut spaces, 2, 0x1000).1, "/b");
     spaces.exec(2);
     assert_eq!(found(&mut spaces, 2, 0x1000).0, MappingKind::Unknown);
-    assert_eq!(spaces.touch(2, 0x1000), Before::New);
+    assert_eq!(spaces.touch(2, 0x1000), PageHistory::New);
     assert_eq!((spaces.touched_pages(), spaces.processes_seen()), (3, 2));
 }
 
@@ -133,7 +133,7 @@ proptest! {
     fn any_mappings_give_the_last_one_that_covers(
         maps in prop::collection::vec((0_u64..40, 1_u64..20), 1..30),
     ) {
-        let mut spaces = Spaces::new(PageSize::BASE_4K, false);
+        let mut spaces = AddressSpaces::new(PageSize::BASE_4K, false);
         let mut want = vec![None; 64];
         for (number, (start, pages)) in maps.iter().enumerate() {
             let path = format!("/{number}");

@@ -4,8 +4,8 @@
 //! instruction that faulted and to the fault itself. That is the fault that its thread has under way at the
 //! same address, or begins next: two events of one moment come in any order.
 
-use super::interned::Interned;
-use super::sites::Code;
+use super::interned::InternedValues;
+use super::sites::CodeKey;
 use pagewise_model::fault::StackEnd;
 use rustc_hash::FxHashMap;
 
@@ -14,17 +14,17 @@ const MOST_STACKS: usize = 100_000;
 
 /// The callers of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Walked {
+pub(super) struct WalkedStack {
     /// Return addresses less one, innermost first.
-    pub(super) frames: Vec<Code>,
+    pub(super) frames: Vec<CodeKey>,
     pub(super) end: StackEnd,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct WalkedStacks {
-    distinct: Interned<Walked>,
+    distinct: InternedValues<WalkedStack>,
     /// The number of faults that each stack represents, by instruction.
-    by_code: FxHashMap<Code, FxHashMap<u32, u64>>,
+    by_code: FxHashMap<CodeKey, FxHashMap<u32, u64>>,
     /// Of threads whose fault has not begun yet: address and stack.
     early: FxHashMap<i32, (u64, u32)>,
     count: u64,
@@ -33,7 +33,7 @@ pub(super) struct WalkedStacks {
 
 impl WalkedStacks {
     /// Adds a stack of `code` that represents `faults` faults. Returns its number.
-    pub(super) fn add(&mut self, code: Code, walked: &Walked, faults: u64) -> Option<u32> {
+    pub(super) fn add(&mut self, code: CodeKey, walked: &WalkedStack, faults: u64) -> Option<u32> {
         self.count += 1;
         let has_room = self.distinct.all().len() < MOST_STACKS;
         let number = match self.distinct.known(walked) {
@@ -66,12 +66,12 @@ impl WalkedStacks {
     }
 
     /// Each distinct stack, by its number.
-    pub(super) fn all(&self) -> &[Walked] {
+    pub(super) fn all(&self) -> &[WalkedStack] {
         self.distinct.all()
     }
 
     /// The stacks of `code` by number, with the faults that they represent.
-    pub(super) fn by_code(&self, code: Code) -> Vec<(u32, u64)> {
+    pub(super) fn by_code(&self, code: CodeKey) -> Vec<(u32, u64)> {
         let stacks = self.by_code.get(&code).into_iter().flatten();
         let mut stacks: Vec<(u32, u64)> =
             stacks.map(|(number, faults)| (*number, *faults)).collect();

@@ -2,14 +2,16 @@ use super::*;
 use crate::faults::tests::{
     Blind, DATA, IP, Writes, analyse, begin, end, map, options, plain, present, usage,
 };
-use pagewise_model::fault::event::{CallStack, Chain, Event, FrameRegisters, What};
-use pagewise_model::fault::{Again, Fault, Stacks, Wanted};
+use pagewise_model::fault::event::{
+    CallStack, FaultEvent, FaultEventPayload, FrameRegisters, RecordedStack,
+};
+use pagewise_model::fault::{FaultRecordingOptions, PageFault, RepeatFaultReason, StackRecording};
 use pagewise_model::{Fact, Nanos};
 
-const CODE: Code = Code { path: 1, offset: 0x1000, maker: 0 };
+const CODE: CodeKey = CodeKey { path: 1, offset: 0x1000, maker: 0 };
 
-fn walked(offset: u64) -> Walked {
-    Walked { frames: vec![Code { path: 2, offset, maker: 0 }], end: StackEnd::Outermost }
+fn walked(offset: u64) -> WalkedStack {
+    WalkedStack { frames: vec![CodeKey { path: 2, offset, maker: 0 }], end: StackEnd::Outermost }
 }
 
 #[test]
@@ -20,7 +22,7 @@ fn equal_stacks_are_one() {
     assert_eq!(taken.add(CODE, &walked(1), 4), Some(0));
     assert_eq!(taken.by_code(CODE), [(0, 7), (1, 1)]);
     assert_eq!((taken.count(), taken.all().len()), (3, 2));
-    assert!(taken.by_code(Code { path: 9, offset: 9, maker: 0 }).is_empty());
+    assert!(taken.by_code(CodeKey { path: 9, offset: 9, maker: 0 }).is_empty());
 }
 
 #[test]
@@ -34,14 +36,17 @@ fn an_early_stack_is_for_the_fault_at_its_address() {
     assert_eq!(taken.take_early(7, 0x6000), None);
 }
 
-fn stack(at: u64, tid: i32, address: u64, faults: u64, chain: Chain) -> Event {
+fn stack(at: u64, tid: i32, address: u64, faults: u64, chain: RecordedStack) -> FaultEvent {
     let stack = CallStack { pid: 1, tid, address, ip_address: IP, in_kernel: false, faults, chain };
-    Event { at_ns: Nanos(at), what: What::Stack(stack) }
+    FaultEvent { at_ns: Nanos(at), what: FaultEventPayload::Stack(stack) }
 }
 
-fn copied(words: &[u64]) -> Chain {
+fn copied(words: &[u64]) -> RecordedStack {
     let registers = FrameRegisters { ip_address: IP, ..FrameRegisters::default() };
-    Chain::Copied { registers, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() }
+    RecordedStack::Copied {
+        registers,
+        bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+    }
 }
 
 #[test]
@@ -75,7 +80,7 @@ fn faults_of_the_c_library_are_its_callers() {
     // A return address is one beyond its call.
     assert_eq!(functions, [("/bin/x#33", 6), ("/bin/x#48", 2)]);
     assert_eq!((callers.stacks, callers.named.faults, callers.unnamed.len()), (2, 8, 0));
-    let frames = |fault: &Fault| {
+    let frames = |fault: &PageFault| {
         let stack = &names.stacks[fault.stack.expect("it was taken") as usize];
         stack.frames.iter().map(|f| names.frames[*f as usize].offset_bytes.0).collect::<Vec<_>>()
     };
@@ -86,14 +91,14 @@ fn faults_of_the_c_library_are_its_callers() {
 
 #[test]
 fn stacks_that_frame_pointers_gave_are_taken_as_they_are() {
-    let chain = Chain::Walked(vec![IP, 0x50_0101]);
+    let chain = RecordedStack::Walked(vec![IP, 0x50_0101]);
     let events = [
         map(0x40_0000, 0x2000, true, "/lib/libc.so.6"),
         map(0x50_0000, 0x2000, true, "/bin/x"),
         begin(10, 1, DATA),
         stack(10, 1, DATA, 1, chain),
         end(12, 1, DATA, false),
-        Event { at_ns: Nanos(13), what: What::LostStacks { stacks: 4 } },
+        FaultEvent { at_ns: Nanos(13), what: FaultEventPayload::LostStacks { stacks: 4 } },
     ];
     let (report, _) = plain(events);
     let callers = report.callers.known().expect("a stack was taken");
@@ -106,12 +111,12 @@ fn without_stacks_it_is_said_why_nobody_is_named() {
     let events = || [begin(1, 1, DATA), end(2, 1, DATA, false)];
     let of = |stacks| {
         let (wanted, sees) = options(false);
-        let options = (Wanted { stacks, ..wanted }, sees);
+        let options = (FaultRecordingOptions { stacks, ..wanted }, sees);
         let none = Fact::missing("");
         analyse(events(), options, &usage(1, 0), &none, &mut Blind).0.callers
     };
-    assert!(of(Stacks::None).reason().is_some_and(|why| why.contains("--stacks")));
-    assert!(of(Stacks::Sampled).reason().is_some_and(|why| why.contains("no stack could")));
+    assert!(of(StackRecording::None).reason().is_some_and(|why| why.contains("--stacks")));
+    assert!(of(StackRecording::Sampled).reason().is_some_and(|why| why.contains("no stack could")));
 }
 
 #[test]
@@ -131,7 +136,14 @@ fn a_loop_that_maps_anew_is_churn_and_a_write_after_a_read_is_not() {
     let (report, _) = plain(events);
     let reasons: Vec<_> =
         report.churn.by_reason.iter().map(|group| (group.kind, group.tally.faults)).collect();
-    assert_eq!(reasons, [(Again::Protection, 3), (Again::Remapped, 2), (Again::GivenBack, 1)]);
+    assert_eq!(
+        reasons,
+        [
+            (RepeatFaultReason::Protection, 3),
+            (RepeatFaultReason::Remapped, 2),
+            (RepeatFaultReason::GivenBack, 1)
+        ]
+    );
     let who: Vec<_> = report.churn.functions.iter().map(|f| f.tally.faults).collect();
     assert_eq!(who, [3]);
 }

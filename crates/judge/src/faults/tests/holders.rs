@@ -1,15 +1,15 @@
 //! Which code touched held memory, from constructed events.
 
 use super::*;
-use pagewise_model::fault::event::Move;
+use pagewise_model::fault::event::MremapEvent;
 use pagewise_model::fault::{MemorySites, ResidentPages};
 
 const PAGE: u64 = 4096;
 
 /// A touch of page `page` by the instruction in line `line` of the program.
-fn touch(at: u64, pid: i32, page: u64, line: u64) -> Event {
+fn touch(at: u64, pid: i32, page: u64, line: u64) -> FaultEvent {
     let mut event = begin(at, pid, DATA + page * PAGE);
-    if let What::Begin(begin) = &mut event.what {
+    if let FaultEventPayload::Begin(begin) = &mut event.what {
         (begin.pid, begin.ip_address) = (pid, IP + line * 16);
     }
     event
@@ -25,10 +25,10 @@ fn pages(pid: i32, from: u64, to: u64, block: u64) -> ResidentPages {
 }
 
 /// Pages by line, and pages without an owner, of a program that writes.
-fn held(events: Vec<Event>, resident: &[ResidentPages]) -> (Vec<(u64, u64)>, u64) {
+fn held(events: Vec<FaultEvent>, resident: &[ResidentPages]) -> (Vec<(u64, u64)>, u64) {
     let (wanted, sees) = options(false);
-    let wanted = Wanted { sites: true, list: false, ..wanted };
-    let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
+    let wanted = FaultRecordingOptions { sites: true, list: false, ..wanted };
+    let mut analysis = FaultAnalysis::new(PageSize::BASE_4K, wanted, sees);
     for event in [map(IP, 4096, true, "/bin/x")].into_iter().chain(events) {
         analysis.take(event, &mut Writes);
     }
@@ -66,12 +66,12 @@ fn pages_without_a_fault_came_with_the_newest_of_their_block() {
 fn stacks_name_functions_of_scripts_with_their_lines() {
     let stacks = |code: u64| {
         let mut event = touch(10, 1, 0, 0);
-        if let What::Begin(begin) = &mut event.what {
+        if let FaultEventPayload::Begin(begin) = &mut event.what {
             begin.ip_address = code;
         }
         let (wanted, sees) = options(false);
-        let wanted = Wanted { sites: true, list: false, ..wanted };
-        let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
+        let wanted = FaultRecordingOptions { sites: true, list: false, ..wanted };
+        let mut analysis = FaultAnalysis::new(PageSize::BASE_4K, wanted, sees);
         for event in [map(IP, 4096, true, "/bin/x"), event] {
             analysis.take(event, &mut Writes);
         }
@@ -85,9 +85,13 @@ fn stacks_name_functions_of_scripts_with_their_lines() {
 
 #[test]
 fn pages_keep_their_owner_when_they_are_moved() {
-    let moved =
-        Move { pid: 1, from_address: DATA, to_address: DATA + PAGE, size_bytes: Bytes(2 * PAGE) };
-    let moved = Event { at_ns: Nanos(30), what: What::Move(moved) };
+    let moved = MremapEvent {
+        pid: 1,
+        from_address: DATA,
+        to_address: DATA + PAGE,
+        size_bytes: Bytes(2 * PAGE),
+    };
+    let moved = FaultEvent { at_ns: Nanos(30), what: FaultEventPayload::Move(moved) };
     let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 1, 2), moved, touch(40, 1, 3, 3)];
     let expected = (vec![(1, 1), (2, 1), (3, 1)], 1);
     assert_eq!(held(touches, &[pages(1, 0, 4, 1)]), expected);
@@ -95,7 +99,8 @@ fn pages_keep_their_owner_when_they_are_moved() {
 
 #[test]
 fn what_a_fork_shares_counts_once() {
-    let fork = Event { at_ns: Nanos(30), what: What::Fork { pid: 2, parent_pid: 1 } };
+    let fork =
+        FaultEvent { at_ns: Nanos(30), what: FaultEventPayload::Fork { pid: 2, parent_pid: 1 } };
     let copied = present(touch(40, 2, 1, 2));
     let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 1, 1), fork, copied];
     let both = [pages(1, 0, 2, 1), pages(2, 0, 2, 1)];

@@ -14,7 +14,8 @@ fn functions_and_places_add_up_to_all() {
     }
     let (report, names, faults) =
         analyse(events, options(false), &usage(8, 0), &Fact::missing(""), &mut Writes);
-    let sum = |tallies: &mut dyn Iterator<Item = Tally>| tallies.map(|t| t.faults).sum::<u64>();
+    let sum =
+        |tallies: &mut dyn Iterator<Item = FaultTally>| tallies.map(|t| t.faults).sum::<u64>();
     assert_eq!(sum(&mut report.functions.iter().map(|f| f.tally)), 8);
     assert_eq!(sum(&mut report.places.iter().map(|p| p.tally)), 8);
     assert_eq!(sum(&mut report.by_access.iter().map(|g| g.tally)), 8);
@@ -37,7 +38,7 @@ fn a_summary_keeps_no_list() {
     let (report, _, faults) =
         analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Blind);
     assert_eq!((report.total.faults, faults.len()), (1, 0));
-    assert_eq!(report.by_access[0].kind, Access::Unknown);
+    assert_eq!(report.by_access[0].kind, AccessKind::Unknown);
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn lines_are_looked_up_before_faults_are_added_up_by_them() {
     // Two instructions of one line, and one of the next.
     for (nth, offset) in (0..).zip([0, 4, 16]) {
         let mut event = begin(10 * nth, 1, DATA + nth * 0x1000);
-        if let What::Begin(begin) = &mut event.what {
+        if let FaultEventPayload::Begin(begin) = &mut event.what {
             begin.ip_address = IP + offset;
         }
         events.extend([event, end(10 * nth + 5, 1, DATA + nth * 0x1000, false)]);
@@ -62,14 +63,14 @@ fn lines_are_looked_up_before_faults_are_added_up_by_them() {
 /// Writes whose names must not be requested.
 struct Nameless;
 
-impl Image for Nameless {
+impl CodeSource for Nameless {
     fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8> {
         Writes.bytes(place)
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         panic!("the function at {offset} of {path} was asked for")
     }
-    fn origins(&mut self, path: &str, _offsets: &[u64]) -> Vec<Origin> {
+    fn origins(&mut self, path: &str, _offsets: &[u64]) -> Vec<InstructionOrigin> {
         panic!("lines of {path} were asked for")
     }
     fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
@@ -81,7 +82,7 @@ impl Image for Nameless {
         registers: &FrameRegisters,
         bytes: &[u8],
         code: FindCode<'_>,
-    ) -> Walk {
+    ) -> StackWalk {
         Writes.walk(pid, registers, bytes, code)
     }
 }
@@ -90,12 +91,12 @@ impl Image for Nameless {
 fn nothing_is_looked_up_where_names_are_not_wanted() {
     for list in [false, true] {
         let (wanted, sees) = options(false);
-        let options = (Wanted { names: false, list, ..wanted }, sees);
+        let options = (FaultRecordingOptions { names: false, list, ..wanted }, sees);
         let events =
             [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
         let (report, names, _) =
             analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Nameless);
-        assert_eq!(report.by_access[0].kind, Access::Write);
+        assert_eq!(report.by_access[0].kind, AccessKind::Write);
         let site = &report.functions[0].site;
         assert_eq!((&site.function, site.path.as_str()), (&None, "/bin/x"));
         assert_eq!(names.sites.as_slice(), std::slice::from_ref(site));

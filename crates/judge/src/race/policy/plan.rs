@@ -1,7 +1,7 @@
 //! The next block: which arms run in it, how often, and in which way.
 
-use super::{ALONE, FEW, Goal, Policy, Room};
-use crate::race::{Claim, LEAST_GAIN};
+use super::{ALONE, BlockRoom, FEW, RaceGoal, RacePolicy};
+use crate::race::{GainClaim, LEAST_GAIN};
 
 /// Runs of each in a block with one arm: more runs in a block show more.
 const MANY: u32 = 4;
@@ -16,7 +16,7 @@ const NEAR: f64 = 2.0;
 
 /// A block to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct PlannedBlock {
     /// The arms by number, in run order. `None` is the control.
     pub runs: Vec<Option<usize>>,
     /// All of them start together and share CPUs.
@@ -24,13 +24,13 @@ pub struct Order {
 }
 
 /// Which arms run together, each this often, and the control.
-struct Next {
+struct ArmSelection {
     arms: Vec<usize>,
     each: u32,
     control: u32,
 }
 
-impl Next {
+impl ArmSelection {
     fn new(arms: Vec<usize>, each: u32) -> Self {
         // The control stands in every comparison: the square root of the number of arms is best.
         let control = (f64::from(each) * (arms.len() as f64).sqrt()).round() as u32;
@@ -38,9 +38,9 @@ impl Next {
     }
 }
 
-impl Policy {
+impl RacePolicy {
     /// The next block, as far as the time holds it.
-    pub fn next_block(&mut self, room: &Room<'_>) -> Option<Order> {
+    pub fn next_block(&mut self, room: &BlockRoom<'_>) -> Option<PlannedBlock> {
         let mut at_once = false;
         let next = if self.terms.unit.is_pair() {
             let next = self.next_pair(room)?;
@@ -63,13 +63,13 @@ impl Policy {
     }
 
     /// One more block at once, to run beside a block at once that was planned before.
-    pub fn next_beside(&mut self, room: &Room<'_>) -> Option<Order> {
+    pub fn next_beside(&mut self, room: &BlockRoom<'_>) -> Option<PlannedBlock> {
         let next = if self.terms.unit.is_pair() {
             // Each arm once: two pairs of it with one plain server would count it twice.
             let fits =
                 |arm: &usize| self.is_at_once(*arm) && (room.cost_ns)(Some(*arm)) <= room.block_ns;
             let at = self.turn.iter().position(fits)?;
-            Next::new(vec![self.turn.remove(at)], 1)
+            ArmSelection::new(vec![self.turn.remove(at)], 1)
         } else {
             let is_at_once = self.next_alone(room).is_none() && self.are_next_at_once();
             is_at_once.then(|| self.next_at_once(room)).flatten()?
@@ -77,15 +77,15 @@ impl Policy {
         Some(self.order(next, true))
     }
 
-    fn order(&mut self, next: Next, at_once: bool) -> Order {
+    fn order(&mut self, next: ArmSelection, at_once: bool) -> PlannedBlock {
         let control = (0..next.control).map(|_| None);
         let arms = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| Some(*arm)));
         let mut runs: Vec<Option<usize>> = control.chain(arms).collect();
         self.rng.shuffle(&mut runs);
-        Order { runs, at_once }
+        PlannedBlock { runs, at_once }
     }
 
-    fn next_of(&mut self, at_once: bool, room: &Room<'_>) -> Option<Next> {
+    fn next_of(&mut self, at_once: bool, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         if at_once { self.next_at_once(room) } else { self.next_runs(room) }
     }
 
@@ -96,7 +96,7 @@ impl Policy {
 
     /// Arms that the goal asks more runs of.
     fn wanted(&self) -> Vec<usize> {
-        if self.terms.goal == Goal::Gain { self.racing() } else { self.open() }
+        if self.terms.goal == RaceGoal::Gain { self.racing() } else { self.open() }
     }
 
     /// Whether the next runs are at once. Those show more in less time, so they come first. Then arms of both
@@ -114,21 +114,22 @@ impl Policy {
     }
 
     /// Runs one at a time, of an arm that runs at once say to keep.
-    fn next_alone(&self, room: &Room<'_>) -> Option<Next> {
+    fn next_alone(&self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         let mut arms = self.sound();
-        if self.terms.goal == Goal::Gain {
+        if self.terms.goal == RaceGoal::Gain {
             arms = self.race().leader(&arms).into_iter().collect();
         }
         let left = |arm: usize| ALONE.saturating_sub(self.runs_alone(arm));
         let arm = arms.into_iter().find(|arm| left(*arm) > 0 && self.is_proven_at_once(*arm))?;
         let left = left(arm);
-        let ways = (1..=left).rev().map(|each| Next { arms: vec![arm], each, control: each });
+        let ways =
+            (1..=left).rev().map(|each| ArmSelection { arms: vec![arm], each, control: each });
         self.fitting(ways.collect(), room)
     }
 
     /// Runs of some arms and of the control: two of the control where they fit, which also shows how far equal runs
     /// differ, and two of a single arm. Each arm that races has its turn before one has the next.
-    fn next_at_once(&mut self, room: &Room<'_>) -> Option<Next> {
+    fn next_at_once(&mut self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         let racing = self.held(room, self.of_way(true, self.wanted()));
         self.turn.retain(|arm| racing.contains(arm));
         if self.turn.is_empty() {
@@ -141,18 +142,19 @@ impl Policy {
         let Some(Ok(most)) = self.terms.most_at_once else { return None };
         let most = most as usize;
         let beside = (1..=MOST_BESIDE.min(most.saturating_sub(1)).min(self.turn.len())).rev();
-        let mut ways: Vec<Next> = beside
+        let mut ways: Vec<ArmSelection> = beside
             .map(|arms| {
                 let [each, control] = match (arms, most - arms) {
                     (1, 3..) => [2, 2],
                     (_, 2..) => [1, 2],
                     _ => [1, 1],
                 };
-                Next { arms: self.turn[..arms].to_vec(), each, control }
+                ArmSelection { arms: self.turn[..arms].to_vec(), each, control }
             })
             .collect();
-        let one =
-            |control| self.turn.first().map(|arm| Next { arms: vec![*arm], each: 1, control });
+        let one = |control| {
+            self.turn.first().map(|arm| ArmSelection { arms: vec![*arm], each: 1, control })
+        };
         ways.extend(one(2).filter(|_| most > 2));
         // A single pair decides nothing, so it is the last choice.
         let next = self.fitting(ways, room).or_else(|| self.fitting(vec![one(1)?], room))?;
@@ -161,7 +163,7 @@ impl Policy {
     }
 
     /// Each racing arm gets a turn, in random order, before any gets a second one.
-    fn next_pair(&mut self, room: &Room<'_>) -> Option<Next> {
+    fn next_pair(&mut self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         let racing = self.racing();
         self.turn.retain(|arm| racing.contains(arm));
         let fits = |arm: &usize| (room.cost_ns)(Some(*arm)) <= room.block_ns;
@@ -170,14 +172,14 @@ impl Policy {
             self.rng.shuffle(&mut self.turn);
         }
         let at = self.turn.iter().position(fits)?;
-        Some(Next::new(vec![self.turn.remove(at)], 1))
+        Some(ArmSelection::new(vec![self.turn.remove(at)], 1))
     }
 
-    fn next_runs(&self, room: &Room<'_>) -> Option<Next> {
+    fn next_runs(&self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         let open = self.of_way(false, self.open());
-        let Goal::Gain = self.terms.goal else {
+        let RaceGoal::Gain = self.terms.goal else {
             let sizes = match self.terms.goal {
-                Goal::Pairs(pairs) => {
+                RaceGoal::Pairs(pairs) => {
                     let done = open.iter().map(|arm| self.runs(*arm)).min().unwrap_or(0);
                     vec![(pairs - done).min(FEW)]
                 }
@@ -185,7 +187,7 @@ impl Policy {
             };
             let ways = sizes.into_iter().map(|each| {
                 let arms = open.clone();
-                Next { arms, each, control: each }
+                ArmSelection { arms, each, control: each }
             });
             return self.fitting(ways.collect(), room);
         };
@@ -197,14 +199,14 @@ impl Policy {
             3.. if is_first => &[1],
             _ => &[FEW],
         };
-        let all = sizes.iter().map(|each| Next::new(racing.clone(), *each));
-        let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
+        let all = sizes.iter().map(|each| ArmSelection::new(racing.clone(), *each));
+        let one = |each: u32| leader.map(|arm| ArmSelection::new(vec![arm], each));
         let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
         self.fitting(ways, room)
     }
 
     /// Those of `racing` that fit the remaining time beside the control. The most promising come first.
-    fn held(&self, room: &Room<'_>, mut racing: Vec<usize>) -> Vec<usize> {
+    fn held(&self, room: &BlockRoom<'_>, mut racing: Vec<usize>) -> Vec<usize> {
         let runs = room.left_ns / (room.cost_ns)(None).max(1);
         let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
         let held = held.saturating_sub(1).max(1);
@@ -218,14 +220,14 @@ impl Policy {
 
     /// The first of these that has arms and fits the time, less the time reserved for comparing outputs.
     /// Nothing is reserved if no run would fit then: only a gain needs the comparison.
-    fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
+    fn fitting(&self, ways: Vec<ArmSelection>, room: &BlockRoom<'_>) -> Option<ArmSelection> {
         let control = (room.cost_ns)(None);
-        let cost = |next: &Next| {
+        let cost = |next: &ArmSelection| {
             let arms: u64 = next.arms.iter().map(|arm| (room.cost_ns)(Some(*arm))).sum();
             u64::from(next.control) * control + u64::from(next.each) * arms
         };
-        let is_free = matches!(self.terms.goal, Goal::Pairs(_));
-        let fits = |next: &Next, reserve: u32| {
+        let is_free = matches!(self.terms.goal, RaceGoal::Pairs(_));
+        let fits = |next: &ArmSelection, reserve: u32| {
             let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
             !next.arms.is_empty() && (is_free || cost(next) <= left)
         };
@@ -238,7 +240,7 @@ impl Policy {
 
     /// The next block may show a gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
-        let worth = |arm| self.race().selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= NEAR;
+        let worth = |arm| self.race().selected(arm, GainClaim::GainAtMost(LEAST_GAIN)) >= NEAR;
         !self.arms.iter().any(|arm| arm.is_compared)
             && (self.blocks.is_empty() || self.race().leader(&self.sound()).is_some_and(worth))
     }

@@ -1,13 +1,15 @@
 //! The verdict on each arm, and the experiment as a whole, when a race ends.
 
-use super::{Block, Goal, Halt, Policy, Terms};
+use super::{RaceBlock, RaceGoal, RaceHalt, RacePolicy, RaceTerms};
 use crate::guards;
-use crate::race::observation::{Beside, mode_warnings};
-use crate::race::{Findings, LEAST_GAIN};
+use crate::race::observation::{PairedObservations, mode_warnings};
+use crate::race::{LEAST_GAIN, VerdictFindings};
 use crate::tradeoff;
 use pagewise_model::Nanos;
-use pagewise_model::service::Pair;
-use pagewise_model::trial::{Design, Effect, Experiment, Quantity, Ratio, Verdict, Word};
+use pagewise_model::service::ServerPair;
+use pagewise_model::trial::{
+    ArmEffect, ArmVerdict, ComparedQuantity, Experiment, ExperimentDesign, TimeRatio, VerdictWord,
+};
 
 /// Why an arm was not run.
 const NO_ROOM: &str = "the budget was too short for it";
@@ -19,15 +21,15 @@ const USEFUL_PAIRS: u64 = 3;
 /// Runs of an arm that a longer budget should allow.
 const USEFUL_RUNS: u64 = 8;
 
-impl Policy {
+impl RacePolicy {
     /// The verdict by values, counters and guards only. A run, or half a pair, takes `run_ns`.
-    pub(super) fn found(&self, arm: usize, run_ns: f64) -> Verdict {
+    pub(super) fn found(&self, arm: usize, run_ns: f64) -> ArmVerdict {
         let verdict = self.found_by_race(arm, run_ns);
         if let Some(beside) = self.alone(arm) {
-            let is_difference = self.terms.goal == Goal::Difference;
+            let is_difference = self.terms.goal == RaceGoal::Difference;
             return beside_alone(verdict, beside.ratio(), RUNS_DENY, is_difference);
         }
-        let is_cpu = self.terms.quantity == Quantity::CpuPerRequest && self.is_at_once(arm);
+        let is_cpu = self.terms.quantity == ComparedQuantity::CpuPerRequest && self.is_at_once(arm);
         // With one CPU no window is apart.
         match self.beside(arm).ratio_apart().filter(|_| is_cpu) {
             Some(apart) => beside_alone(verdict, Some(apart), SERVERS_DENY, false),
@@ -38,10 +40,10 @@ impl Policy {
     /// Runs at once prove this arm's gain, whatever runs one at a time show. If the goal is any difference, a
     /// proven loss counts too.
     pub(super) fn is_proven_at_once(&self, arm: usize) -> bool {
-        let (race, is_difference) = (self.race(), self.terms.goal == Goal::Difference);
+        let (race, is_difference) = (self.race(), self.terms.goal == RaceGoal::Difference);
         let word = || self.found_by_race(arm, 0.0).word;
-        let is_gain = || race.is_proven(arm) && word() == Word::Keep;
-        let is_loss = || is_difference && race.is_slower(arm) && word() == Word::Slower;
+        let is_gain = || race.is_proven(arm) && word() == VerdictWord::Keep;
+        let is_loss = || is_difference && race.is_slower(arm) && word() == VerdictWord::Slower;
         self.alone(arm).is_some() && (is_gain() || is_loss())
     }
 
@@ -58,11 +60,11 @@ impl Policy {
         (!is_pair && self.sound().iter().any(is_denied)).then_some(RUNS_DENY)
     }
 
-    fn found_by_race(&self, arm: usize, run_ns: f64) -> Verdict {
+    fn found_by_race(&self, arm: usize, run_ns: f64) -> ArmVerdict {
         let beside = self.beside(arm);
         let (host_share_arm, host_share_control) = beside.host_shares();
         let name = self.name(Some(arm));
-        let findings = Findings {
+        let findings = VerdictFindings {
             race: self.race(),
             plain: self.readings.plain(arm),
             without_host: &self.readings.without_host,
@@ -78,16 +80,21 @@ impl Policy {
     }
 
     /// A gain of a service is kept only if all windows together do not contradict it and no guard is open.
-    fn of_pairs(&self, arm: usize, beside: &Beside<'_>, verdict: Verdict) -> Verdict {
-        let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
+    fn of_pairs(
+        &self,
+        arm: usize,
+        beside: &PairedObservations<'_>,
+        verdict: ArmVerdict,
+    ) -> ArmVerdict {
+        let is_gain = matches!(verdict.word, VerdictWord::Keep | VerdictWord::Likely);
         if is_gain && beside.change(self.terms.quantity) >= 0.0 {
             let why = "typical runs of the load need less, all of them together do not";
-            return Verdict { word: Word::CannotTell, why: why.to_owned(), ..verdict };
+            return ArmVerdict { word: VerdictWord::CannotTell, why: why.to_owned(), ..verdict };
         }
-        match self.open_guard(arm).filter(|_| verdict.word == Word::Keep) {
+        match self.open_guard(arm).filter(|_| verdict.word == VerdictWord::Keep) {
             Some(guard) => {
                 let why = guards::doubt(&verdict.why, guard);
-                Verdict { word: Word::Likely, why, ..verdict }
+                ArmVerdict { word: VerdictWord::Likely, why, ..verdict }
             }
             None => verdict,
         }
@@ -95,9 +102,9 @@ impl Policy {
 
     /// The verdict on an arm as the experiment ends; a run of it, or half a pair, takes `run_ns`.
     #[must_use]
-    pub fn verdict(&self, arm: usize, halt: Option<&Halt>, run_ns: f64) -> Verdict {
+    pub fn verdict(&self, arm: usize, halt: Option<&RaceHalt>, run_ns: f64) -> ArmVerdict {
         let verdict = self.found(arm, run_ns);
-        let refused = |word, why: &str| Verdict {
+        let refused = |word, why: &str| ArmVerdict {
             word,
             why: why.to_owned(),
             settled_by_ns: None,
@@ -105,17 +112,17 @@ impl Policy {
         };
         let own = &self.arms[arm];
         if let Some(why) = &own.entrant.barred {
-            return refused(Word::Reject, why);
+            return refused(VerdictWord::Reject, why);
         }
         // If the control or the harness failed, an arm's failure may have the same cause.
-        if let Some(Halt::Control(why)) = halt {
-            return refused(Word::CannotTell, why);
+        if let Some(RaceHalt::Control(why)) = halt {
+            return refused(VerdictWord::CannotTell, why);
         }
         if let Some(why) = &own.failed {
-            return refused(Word::Reject, why);
+            return refused(VerdictWord::Reject, why);
         }
         match verdict.word {
-            Word::NotTried => {
+            VerdictWord::NotTried => {
                 let (count, unit) = if self.terms.unit.is_pair() {
                     (USEFUL_PAIRS, "pairs")
                 } else {
@@ -123,24 +130,24 @@ impl Policy {
                 };
                 let more = Nanos::from_f64(2.0 * count as f64 * run_ns);
                 let why = format!("{NO_ROOM}; {more} more would allow {count} {unit}");
-                Verdict { settled_by_ns: Some(more), ..refused(Word::NotTried, &why) }
+                ArmVerdict { settled_by_ns: Some(more), ..refused(VerdictWord::NotTried, &why) }
             }
-            Word::Keep | Word::Likely if !own.is_compared => {
+            VerdictWord::Keep | VerdictWord::Likely if !own.is_compared => {
                 let why = format!("{}; its output is not compared yet", verdict.why);
-                refused(Word::CannotTell, &why)
+                refused(VerdictWord::CannotTell, &why)
             }
             _ => verdict,
         }
     }
 
     /// The experiment with a verdict on each arm, and its blocks that are pairs. What a run takes is as for
-    /// [`Room`].
+    /// [`BlockRoom`].
     #[must_use]
     pub fn conclude(
         self,
-        halt: Option<&Halt>,
+        halt: Option<&RaceHalt>,
         cost_ns: &dyn Fn(Option<usize>) -> u64,
-    ) -> (Experiment, Vec<Pair>) {
+    ) -> (Experiment, Vec<ServerPair>) {
         let numbers = 0..self.arms.len();
         let run_ns = |arm| f64::midpoint(cost_ns(Some(arm)) as f64, cost_ns(None) as f64);
         let verdicts = numbers.clone().map(|arm| self.verdict(arm, halt, run_ns(arm))).collect();
@@ -149,11 +156,11 @@ impl Policy {
         let all = std::iter::once(&self.terms.control).chain(&names).map(String::as_str);
         let mut warnings = mode_warnings(&self.blocks, all);
         let halted = match halt {
-            Some(Halt::Interrupted) if !self.terms.unit.is_pair() => {
+            Some(RaceHalt::Interrupted) if !self.terms.unit.is_pair() => {
                 warnings.push("stopped by the user".to_owned());
                 None
             }
-            Some(Halt::Control(why)) => {
+            Some(RaceHalt::Control(why)) => {
                 warnings.push(why.clone());
                 Some(why.clone())
             }
@@ -162,19 +169,26 @@ impl Policy {
         let (mut blocks, mut pairs) = (Vec::new(), Vec::new());
         for block in self.blocks {
             match block {
-                Block::Runs(block) => blocks.push(block),
-                Block::Pair(pair) => pairs.push(pair),
+                RaceBlock::Runs(block) => blocks.push(block),
+                RaceBlock::Pair(pair) => pairs.push(pair),
             }
         }
-        let Terms { quantity, guards, seed, budget, control, most_at_once, .. } = self.terms;
+        let RaceTerms { quantity, guards, seed, budget, control, most_at_once, .. } = self.terms;
         let mut experiment = Experiment {
-            design: Design { quantity, guards, seed, budget_ns: budget, control, arms: names },
+            design: ExperimentDesign {
+                quantity,
+                guards,
+                seed,
+                budget_ns: budget,
+                control,
+                arms: names,
+            },
             blocks,
             verdicts,
             guarded,
             time_and_memory: Vec::new(),
             warnings,
-            interrupted: halt == Some(&Halt::Interrupted),
+            interrupted: halt == Some(&RaceHalt::Interrupted),
             in_turn_because: most_at_once.and_then(Result::err),
             halted,
         };
@@ -184,10 +198,14 @@ impl Policy {
 }
 
 /// Whether runs apart contradict what was found at once.
-fn contradicts(word: Word, alone: &Ratio, at_once: &Effect) -> bool {
+fn contradicts(word: VerdictWord, alone: &TimeRatio, at_once: &ArmEffect) -> bool {
     match word {
-        Word::Keep => alone.ratio_low > at_once.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN,
-        Word::Slower => alone.ratio_high < at_once.ratio_low && alone.ratio_low < 1.0 + LEAST_GAIN,
+        VerdictWord::Keep => {
+            alone.ratio_low > at_once.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN
+        }
+        VerdictWord::Slower => {
+            alone.ratio_high < at_once.ratio_low && alone.ratio_low < 1.0 + LEAST_GAIN
+        }
         _ => false,
     }
 }
@@ -195,21 +213,21 @@ fn contradicts(word: Word, alone: &Ratio, at_once: &Effect) -> bool {
 /// Keeps a gain found at once only if runs apart do not contradict it. The same holds for a loss if
 /// `is_difference` was the question. `denied` is the text for a contradiction.
 fn beside_alone(
-    verdict: Verdict,
-    alone: Option<Ratio>,
+    verdict: ArmVerdict,
+    alone: Option<TimeRatio>,
     denied: &str,
     is_difference: bool,
-) -> Verdict {
+) -> ArmVerdict {
     let Some(effect) = verdict.effect.clone() else { return verdict };
     let missing = || format!("{}; runs one at a time are still missing", verdict.why);
     let (word, why) = match (&alone, verdict.word) {
-        (None, Word::Keep) => (Word::Likely, missing()),
-        (None, Word::Slower) if is_difference => (Word::CannotTell, missing()),
+        (None, VerdictWord::Keep) => (VerdictWord::Likely, missing()),
+        (None, VerdictWord::Slower) if is_difference => (VerdictWord::CannotTell, missing()),
         (Some(alone), word) if contradicts(word, alone, &effect) => {
-            (Word::CannotTell, denied.to_owned())
+            (VerdictWord::CannotTell, denied.to_owned())
         }
         (_, word) => (word, verdict.why),
     };
-    let effect = Some(Effect { at_once: true, alone, ..effect });
-    Verdict { word, why, effect, ..verdict }
+    let effect = Some(ArmEffect { at_once: true, alone, ..effect });
+    ArmVerdict { word, why, effect, ..verdict }
 }

@@ -1,11 +1,11 @@
 //! fio's JSON: reads, writes and trims of all jobs. Jobs run side by side: of latencies it is the worst. A
 //! rate limit does not make fio count latency from when an operation was due.
 
-use super::output::Output;
-use pagewise_model::service::{Latency, Load};
+use super::output::GeneratorOutput;
+use pagewise_model::service::{LoadReport, RequestLatency};
 use serde_json::Value;
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     if !output.text().contains("\"jobs\"") {
         return Err(format!(
             "fio printed no JSON: add --output-format=json; {}",
@@ -41,12 +41,12 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
         directions.iter().map(|way| of(way)).reduce(|a, b| Some(a?.max(b?))).flatten()
     };
     let percentile = |name| worst(&move |way| ns(way.get("clat_ns")?, "percentile", name));
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds: Some(longest),
         rate: Some(requests / longest),
         errors: Some(errors),
-        latency: Latency {
+        latency: RequestLatency {
             mean: mean.sum::<Option<f64>>().map(|all| all / requests),
             p50: percentile("50.000000"),
             p95: percentile("95.000000"),

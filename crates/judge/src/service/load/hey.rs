@@ -2,8 +2,8 @@
 //! was due; oha does with `--latency-correction` and `-q`. Requests that oha gave up when its time was over
 //! (`aborted due to deadline`) are neither done nor errors.
 
-use super::output::{Arguments, Output, number, seconds};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorArguments, GeneratorOutput, number, seconds};
+use pagewise_model::service::{LoadReport, RequestLatency};
 use serde_json::Value;
 
 const STATUSES: &str = "Status code distribution:";
@@ -17,18 +17,18 @@ const HEY_KEEPS: f64 = 1_000_000.0;
 const DECIMALS: f64 = 0.000_051;
 
 pub(super) fn read_oha(
-    arguments: Option<Arguments<'_>>,
-    output: &Output<'_>,
-) -> Result<Load, String> {
+    arguments: Option<GeneratorArguments<'_>>,
+    output: &GeneratorOutput<'_>,
+) -> Result<LoadReport, String> {
     let is_json = output.text().trim_start().starts_with('{');
     let load = if is_json { json(output)? } else { read(output)? };
     let open_loop =
         arguments.map(|words| words.has("--latency-correction") && words.value("-q").is_some());
-    Ok(Load { open_loop, ..load })
+    Ok(LoadReport { open_loop, ..load })
 }
 
 /// The report as text.
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     let total = output.after("Total:").and_then(seconds).ok_or_else(|| output.lacks("Total:"))?;
     let rate = output.count("Requests/sec:")?;
     let statuses = section(output, STATUSES).ok_or_else(|| output.lacks(STATUSES))?;
@@ -62,14 +62,14 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
             .find_map(|line| begins.iter().find_map(|begin| line.strip_prefix(begin)));
         rest.and_then(|rest| seconds(rest.trim_start_matches('%').trim().strip_prefix("in ")?))
     };
-    let latency = Latency {
+    let latency = RequestLatency {
         mean: time("Average:"),
         p50: percentile(50),
         p95: percentile(95),
         p99: percentile(99),
         max: time("Slowest:"),
     };
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds: Some(total),
         rate: Some(rate),
@@ -92,7 +92,7 @@ fn too_few(generator: &str, printed: f64, counted: f64, answers: f64) -> String 
 }
 
 /// The bracketed lines after a heading.
-fn section<'a>(output: &Output<'a>, heading: &str) -> Option<Vec<&'a str>> {
+fn section<'a>(output: &GeneratorOutput<'a>, heading: &str) -> Option<Vec<&'a str>> {
     let mut lines = output.lines().skip_while(|line| *line != heading);
     lines.next()?;
     Some(lines.take_while(|line| line.starts_with('[')).collect())
@@ -102,7 +102,7 @@ fn is_error(status: &str) -> bool {
     !status.trim().starts_with(['2', '3'])
 }
 
-fn json(output: &Output<'_>) -> Result<Load, String> {
+fn json(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     let all = output.json()?;
     let counts = |name: &str| all.get(name).and_then(Value::as_object);
     let statuses =
@@ -115,12 +115,12 @@ fn json(output: &Output<'_>) -> Result<Load, String> {
         counts("errorDistribution").map_or(0.0, |errors| sum(errors, |name| name != GIVEN_UP));
     let summary = |name: &str| all.get("summary")?.get(name)?.as_f64();
     let percentile = |name: &str| all.get("latencyPercentiles")?.get(name)?.as_f64();
-    Ok(Load {
+    Ok(LoadReport {
         requests: sum(statuses, |_| true),
         seconds: summary("total"),
         rate: summary("requestsPerSec"),
         errors: Some(failed + sum(statuses, is_error)),
-        latency: Latency {
+        latency: RequestLatency {
             mean: summary("average"),
             p50: percentile("p50"),
             p95: percentile("p95"),

@@ -2,10 +2,10 @@
 //! without HTTP counts iterations. Its p99 is there only with `summaryTrendStats`. Executors with an arrival
 //! rate are open loops; iterations that they dropped were due and never sent.
 
-use super::output::{Output, number, seconds};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorOutput, number, seconds};
+use pagewise_model::service::{LoadReport, RequestLatency};
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     let iterations =
         counter(output, "iterations").ok_or_else(|| output.lacks("iterations...: N R/s"))?;
     let requests = if metric(output, "http_reqs").is_some() {
@@ -26,12 +26,12 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
         let word = times.split_whitespace().find_map(|word| word.strip_prefix(key));
         word.and_then(seconds)
     };
-    Ok(Load {
+    Ok(LoadReport {
         requests: requests.0,
         seconds: Some(requests.0 / requests.1),
         rate: Some(requests.1),
         errors: failed.transpose()?,
-        latency: Latency {
+        latency: RequestLatency {
             mean: time("avg="),
             p50: time("med="),
             p95: time("p(95)="),
@@ -43,7 +43,7 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
 }
 
 /// What follows `name.....:`. Before it, a metric with a threshold has a mark.
-fn metric<'a>(output: &Output<'a>, name: &str) -> Option<&'a str> {
+fn metric<'a>(output: &GeneratorOutput<'a>, name: &str) -> Option<&'a str> {
     output.lines().find_map(|line| {
         let marked = line.strip_prefix("\u{2713} ").or_else(|| line.strip_prefix("\u{2717} "));
         let rest = marked.unwrap_or(line).strip_prefix(name)?;
@@ -52,7 +52,7 @@ fn metric<'a>(output: &Output<'a>, name: &str) -> Option<&'a str> {
 }
 
 /// Count and rate of a counter: `34580  17287.618864/s`.
-fn counter(output: &Output<'_>, name: &str) -> Option<(f64, f64)> {
+fn counter(output: &GeneratorOutput<'_>, name: &str) -> Option<(f64, f64)> {
     let mut words = metric(output, name)?.split_whitespace();
     Some((number(words.next()?)?, number(words.next()?.strip_suffix("/s")?)?))
 }
@@ -67,7 +67,7 @@ fn failures(rest: &str) -> Option<f64> {
 }
 
 /// `* steady: 200.00 iterations/s for 2s (...)` is an open loop, with `Up to` before the rate, too; others loop.
-fn scenario(output: &Output<'_>) -> Option<bool> {
+fn scenario(output: &GeneratorOutput<'_>) -> Option<bool> {
     let mut scenarios = output.lines().filter(|line| line.starts_with("* ")).peekable();
     scenarios.peek()?;
     Some(scenarios.all(|line| line.contains(" iterations/s for ")))

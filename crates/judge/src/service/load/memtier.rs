@@ -1,10 +1,10 @@
 //! memtier_benchmark. It prints its parameters and the rate, so the number of requests is their product.
 //! Errors go to standard error. With several runs the last table is their average.
 
-use super::output::{Output, number};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorOutput, number};
+use pagewise_model::service::{LoadReport, RequestLatency};
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     let amount = |name: &str| {
         let line = output.lines().find_map(|line| line.strip_suffix(name));
         line.and_then(|count| number(count.trim())).ok_or_else(|| output.lacks(name))
@@ -26,12 +26,12 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
         Err(_) => rate * amount("Seconds")? * runs,
     };
     let ms = |name: &str| column(name).map(|ms| ms / 1e3);
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds: Some(requests / rate),
         rate: Some(rate),
         errors: None,
-        latency: Latency {
+        latency: RequestLatency {
             mean: ms("Avg. Latency"),
             p50: ms("p50 Latency"),
             p95: ms("p95 Latency"),
@@ -43,7 +43,7 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
 }
 
 /// How many runs it sums up, and the lines of the table that does.
-fn summary<'a>(output: &Output<'a>) -> Option<(f64, Vec<&'a str>)> {
+fn summary<'a>(output: &GeneratorOutput<'a>) -> Option<(f64, Vec<&'a str>)> {
     let runs = |line: &str| match line {
         "ALL STATS" => Some(1.0),
         several => {

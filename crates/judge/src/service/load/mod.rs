@@ -22,15 +22,15 @@ mod sysbench;
 mod tests;
 mod wrk;
 
-use output::{Command, Output};
-use pagewise_model::service::{Latency, Load};
-use pattern::{Paths, Pattern};
+use output::{GeneratorOutput, ParsedCommand};
+use pagewise_model::service::{LoadReport, RequestLatency};
+use pattern::{JsonPaths, MetricPattern};
 use std::fmt;
 use std::str::FromStr;
 
 /// How to read what a load generator prints.
 #[derive(Debug, Clone)]
-pub enum Metric {
+pub enum LoadMetric {
     /// PostgreSQL's pgbench.
     Pgbench,
     /// sysbench 1.0 and later.
@@ -52,35 +52,35 @@ pub enum Metric {
     /// fio with `--output-format=json`.
     Fio,
     /// Any text, by a regular expression.
-    Regex(Pattern),
+    Regex(MetricPattern),
     /// Any JSON, by paths.
-    Json(Paths),
+    Json(JsonPaths),
 }
 
 /// Names of the generators, and the programs that bear them.
-const GENERATORS: [(&str, &str, Metric); 11] = [
-    ("pgbench", "pgbench", Metric::Pgbench),
-    ("sysbench", "sysbench", Metric::Sysbench),
-    ("redis-benchmark", "redis-benchmark", Metric::RedisBenchmark),
-    ("memtier", "memtier_benchmark", Metric::Memtier),
-    ("wrk", "wrk", Metric::Wrk),
-    ("wrk2", "wrk2", Metric::Wrk2),
-    ("ab", "ab", Metric::Ab),
-    ("hey", "hey", Metric::Hey),
-    ("k6", "k6", Metric::K6),
-    ("oha", "oha", Metric::Oha),
-    ("fio", "fio", Metric::Fio),
+const GENERATORS: [(&str, &str, LoadMetric); 11] = [
+    ("pgbench", "pgbench", LoadMetric::Pgbench),
+    ("sysbench", "sysbench", LoadMetric::Sysbench),
+    ("redis-benchmark", "redis-benchmark", LoadMetric::RedisBenchmark),
+    ("memtier", "memtier_benchmark", LoadMetric::Memtier),
+    ("wrk", "wrk", LoadMetric::Wrk),
+    ("wrk2", "wrk2", LoadMetric::Wrk2),
+    ("ab", "ab", LoadMetric::Ab),
+    ("hey", "hey", LoadMetric::Hey),
+    ("k6", "k6", LoadMetric::K6),
+    ("oha", "oha", LoadMetric::Oha),
+    ("fio", "fio", LoadMetric::Fio),
 ];
 
-impl FromStr for Metric {
+impl FromStr for LoadMetric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(pattern) = text.strip_prefix("regex:") {
-            return Pattern::new(pattern).map(Self::Regex);
+            return MetricPattern::new(pattern).map(Self::Regex);
         }
         if let Some(paths) = text.strip_prefix("json:") {
-            return Paths::new(paths).map(Self::Json);
+            return JsonPaths::new(paths).map(Self::Json);
         }
         let known =
             GENERATORS.into_iter().find(|(name, program, _)| [*name, *program].contains(&text));
@@ -91,7 +91,7 @@ impl FromStr for Metric {
     }
 }
 
-impl fmt::Display for Metric {
+impl fmt::Display for LoadMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Regex(pattern) => write!(f, "regex:{pattern}"),
@@ -101,26 +101,27 @@ impl fmt::Display for Metric {
     }
 }
 
-impl Metric {
+impl LoadMetric {
     /// The generator that `command` starts, if it is one with a reader.
     #[must_use]
     pub fn guess(command: &str) -> Option<Self> {
-        let command = Command::new(command);
+        let command = ParsedCommand::new(command);
         let known = |word| GENERATORS.into_iter().find(|(_, program, _)| *program == word);
         let (_, program, metric) = command.programs().find_map(known)?;
-        let has_rate = |of: output::Arguments<'_>| of.value("-R").or(of.value("--rate")).is_some();
+        let has_rate =
+            |of: output::GeneratorArguments<'_>| of.value("-R").or(of.value("--rate")).is_some();
         let is_wrk2 =
             matches!(metric, Self::Wrk) && command.arguments(program).is_some_and(has_rate);
         Some(if is_wrk2 { Self::Wrk2 } else { metric })
     }
 
     /// What `stdout` of the load `command` reports, or one line that says what is missing.
-    pub fn read(&self, command: &str, stdout: &str) -> Result<Load, String> {
-        let output = Output::new(self.name(), stdout);
+    pub fn read(&self, command: &str, stdout: &str) -> Result<LoadReport, String> {
+        let output = GeneratorOutput::new(self.name(), stdout);
         if stdout.trim().is_empty() {
             return Err(format!("{} printed nothing", self.name()));
         }
-        let command = Command::new(command);
+        let command = ParsedCommand::new(command);
         let load = match self {
             Self::Pgbench => pgbench::read(&output),
             Self::Sysbench => sysbench::read(&output),
@@ -142,8 +143,8 @@ impl Metric {
     /// What the load `command` counts as a failed request even if the server responded correctly.
     #[must_use]
     pub fn strictness(&self, command: &str) -> Option<&'static str> {
-        let command = Command::new(command);
-        let is_lenient = |of: output::Arguments<'_>| of.value("-l").is_some();
+        let command = ParsedCommand::new(command);
+        let is_lenient = |of: output::GeneratorArguments<'_>| of.value("-l").is_some();
         let is_strict =
             matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);
         is_strict.then_some(
@@ -159,19 +160,19 @@ impl Metric {
 }
 
 /// The load without values that are not times, if it contains any request.
-fn checked(load: Load, output: &Output<'_>) -> Result<Load, String> {
+fn checked(load: LoadReport, output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     if load.requests <= 0.0 || !load.requests.is_finite() {
         let failed = load.errors.filter(|errors| *errors > 0.0);
         let failed = failed.map_or(String::new(), |errors| format!(", {errors} failed"));
         return Err(format!("{} did no request{failed}; {}", output.generator, output.beginning()));
     }
     let real = |value: Option<f64>| value.filter(|value| value.is_finite() && *value > 0.0);
-    let Latency { mean, p50, p95, p99, max } = load.latency;
-    Ok(Load {
+    let RequestLatency { mean, p50, p95, p99, max } = load.latency;
+    Ok(LoadReport {
         seconds: real(load.seconds),
         rate: real(load.rate),
         errors: load.errors.filter(|errors| errors.is_finite()),
-        latency: Latency {
+        latency: RequestLatency {
             mean: real(mean),
             p50: real(p50),
             p95: real(p95),
@@ -185,21 +186,21 @@ fn checked(load: Load, output: &Output<'_>) -> Result<Load, String> {
 /// Combines several tests that ran one after the other. Requests, times and errors are added up, means
 /// weighted by requests; of other latencies the worst counts. A value missing in one test is missing in the
 /// sum.
-fn add_up(tests: &[Load]) -> Load {
+fn add_up(tests: &[LoadReport]) -> LoadReport {
     let requests = tests.iter().map(|test| test.requests).sum();
-    let sum = |of: fn(&Load) -> Option<f64>| tests.iter().map(of).sum::<Option<f64>>();
-    let worst = |of: fn(&Latency) -> Option<f64>| {
+    let sum = |of: fn(&LoadReport) -> Option<f64>| tests.iter().map(of).sum::<Option<f64>>();
+    let worst = |of: fn(&RequestLatency) -> Option<f64>| {
         tests.iter().map(|test| of(&test.latency)).reduce(|a, b| Some(a?.max(b?))).flatten()
     };
     let seconds = sum(|test| test.seconds.or_else(|| Some(test.requests / test.rate?)));
     let mean = sum(|test| Some(test.latency.mean? * test.requests)).map(|all| all / requests);
     let open_loop = tests.first().and_then(|test| test.open_loop);
-    Load {
+    LoadReport {
         requests,
         seconds,
         rate: seconds.map(|seconds| requests / seconds),
         errors: sum(|test| test.errors),
-        latency: Latency {
+        latency: RequestLatency {
             mean,
             p50: worst(|l| l.p50),
             p95: worst(|l| l.p95),

@@ -7,12 +7,12 @@ const SHOWN: usize = 80;
 
 /// What a generator printed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Output<'a> {
+pub(super) struct GeneratorOutput<'a> {
     pub(super) generator: &'static str,
     text: &'a str,
 }
 
-impl<'a> Output<'a> {
+impl<'a> GeneratorOutput<'a> {
     pub(super) fn new(generator: &'static str, text: &'a str) -> Self {
         Self { generator, text }
     }
@@ -106,12 +106,12 @@ pub(super) fn unit(name: &str) -> Option<f64> {
 
 /// A load's command: the programs that it starts, also through a shell.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct ParsedCommand {
     /// The words of each simple command, without their quotes.
     simple: Vec<Vec<String>>,
 }
 
-impl Command {
+impl ParsedCommand {
     pub(super) fn new(text: &str) -> Self {
         let mut simple = split(text);
         // A word that contains several words may be a command, such as the argument of `sh -c`.
@@ -128,10 +128,10 @@ impl Command {
     }
 
     /// The arguments of `name`, if the command starts it exactly once.
-    pub(super) fn arguments(&self, name: &str) -> Option<Arguments<'_>> {
+    pub(super) fn arguments(&self, name: &str) -> Option<GeneratorArguments<'_>> {
         let mut starts = self.simple.iter().filter_map(|words| {
             let at = words.iter().position(|word| program(word) == Some(name))?;
-            Some(Arguments(&words[at + 1..]))
+            Some(GeneratorArguments(&words[at + 1..]))
         });
         starts.next().filter(|_| starts.next().is_none())
     }
@@ -197,9 +197,9 @@ fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
 
 /// The arguments of a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arguments<'a>(&'a [String]);
+pub(super) struct GeneratorArguments<'a>(&'a [String]);
 
-impl<'a> Arguments<'a> {
+impl<'a> GeneratorArguments<'a> {
     /// The value of the last such option: `-n 5`, `-n5`, `--number=5`.
     pub(super) fn value(&self, option: &str) -> Option<&'a str> {
         self.0.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(option)? {

@@ -4,8 +4,8 @@
 //! A latency needs its unit: in its name (`p99_us`, `p99_ms`, `p99_s`, `p99_ns`), or in its text (`1.5ms`).
 
 use super::add_up;
-use super::output::{Output, number, seconds, unit};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorOutput, number, seconds, unit};
+use pagewise_model::service::{LoadReport, RequestLatency};
 use regex_lite::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
 use std::fmt;
@@ -20,12 +20,12 @@ const SIZE: usize = 1 << 20;
 /// A regular expression with groups of those names, or with one group, which is the number of requests. `^`
 /// and `$` match at line ends. Several matches are added up.
 #[derive(Debug, Clone)]
-pub struct Pattern {
+pub struct MetricPattern {
     regex: Regex,
     has_names: bool,
 }
 
-impl Pattern {
+impl MetricPattern {
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(text).multi_line(true).size_limit(SIZE).build();
         let regex = regex.map_err(|error| format!("regex:{text}: {error}").replace('\n', " "))?;
@@ -45,10 +45,10 @@ impl Pattern {
         Ok(Self { has_names: !names.is_empty(), regex })
     }
 
-    pub(super) fn read(&self, output: &Output<'_>) -> Result<Load, String> {
+    pub(super) fn read(&self, output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
         let matches = self.regex.captures_iter(output.text());
         let loads = matches.map(|found| load(|name| self.group(&found, name)));
-        let loads: Vec<Load> = loads.collect::<Result<_, String>>()?;
+        let loads: Vec<LoadReport> = loads.collect::<Result<_, String>>()?;
         match loads.as_slice() {
             [] => Err(format!("regex:{self} matches nothing of the load; {}", output.beginning())),
             [one] => Ok(one.clone()),
@@ -65,7 +65,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for MetricPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.regex.as_str())
     }
@@ -73,12 +73,12 @@ impl fmt::Display for Pattern {
 
 /// Dotted paths into JSON: `a.b.0.c` for the number of requests, or `requests=a.b,errors=c`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths {
+pub struct JsonPaths {
     /// Name of the figure, path.
     all: Vec<(String, String)>,
 }
 
-impl Paths {
+impl JsonPaths {
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let each = |part: &str| {
             let (name, path) = part.split_once('=').unwrap_or(("requests", part));
@@ -96,7 +96,7 @@ impl Paths {
         Ok(Self { all })
     }
 
-    pub(super) fn read(&self, output: &Output<'_>) -> Result<Load, String> {
+    pub(super) fn read(&self, output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
         let json = output.json()?;
         for (_, path) in &self.all {
             if at(&json, path).is_none() {
@@ -113,7 +113,7 @@ impl Paths {
     }
 }
 
-impl fmt::Display for Paths {
+impl fmt::Display for JsonPaths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> =
             self.all.iter().map(|(name, path)| format!("{name}={path}")).collect();
@@ -155,7 +155,7 @@ fn has_requests(names: &[&str]) -> Result<(), String> {
 }
 
 /// The load of figures by name, strictly.
-fn load(text: impl Fn(&str) -> Option<String>) -> Result<Load, String> {
+fn load(text: impl Fn(&str) -> Option<String>) -> Result<LoadReport, String> {
     let figure = |name: &str| {
         let read = |text: String| {
             let plain = text.replace(',', "");
@@ -180,12 +180,12 @@ fn load(text: impl Fn(&str) -> Option<String>) -> Result<Load, String> {
     let by_rate = rate.zip(spent).map(|(rate, spent)| rate * spent);
     let requests =
         figure("requests")?.or(by_rate).ok_or("no number of requests in the load's output")?;
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds: spent.or_else(|| rate.map(|rate| requests / rate)),
         rate: rate.or_else(|| spent.map(|spent| requests / spent)),
         errors: figure("errors")?,
-        latency: Latency {
+        latency: RequestLatency {
             mean: time("mean")?,
             p50: time("p50")?,
             p95: time("p95")?,

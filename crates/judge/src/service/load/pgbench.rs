@@ -1,10 +1,10 @@
 //! pgbench. With `-R` its latency counts from when a transaction was due. Its percentiles are in the files
 //! of `--log` only. Transactions skipped by `--latency-limit` were due and never sent.
 
-use super::output::Output;
-use pagewise_model::service::{Latency, Load};
+use super::output::GeneratorOutput;
+use pagewise_model::service::{LoadReport, RequestLatency};
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     const COUNT: &str = "number of transactions actually processed:";
     let processed = output.after(COUNT).ok_or_else(|| output.lacks(COUNT))?;
     let done = processed.split('/').next().and_then(|count| count.trim().parse().ok());
@@ -19,12 +19,12 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
     let missed = missed.map(|wanted| (wanted - requests).max(0.0));
     let errors = failed.or(missed).map(|errors| errors + skipped.unwrap_or(0.0)).or(skipped);
     let mean = output.number("latency average =").map(|ms| ms / 1e3);
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds: Some(requests / rate),
         rate: Some(rate),
         errors,
-        latency: Latency { mean, ..Latency::default() },
+        latency: RequestLatency { mean, ..RequestLatency::default() },
         open_loop: Some(output.after("rate limit schedule lag:").is_some()),
     })
 }

@@ -1,10 +1,10 @@
 //! sysbench from 1.0 on. With `--rate` its latency counts from when an event was due. It prints one
 //! percentile, that of `--percentile` (95).
 
-use super::output::{Output, number};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorOutput, number};
+use pagewise_model::service::{LoadReport, RequestLatency};
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>) -> Result<LoadReport, String> {
     const END: &str = "Threads fairness:";
     let requests = output.count("total number of events:")?;
     output.after(END).ok_or_else(|| output.lacks(END))?;
@@ -17,12 +17,12 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
             .find_map(|line| line.strip_prefix(wanted)?.strip_prefix("th percentile:"));
         line.and_then(|value| number(value.trim())).map(|ms| ms / 1e3)
     };
-    Ok(Load {
+    Ok(LoadReport {
         requests,
         seconds,
         rate: seconds.map(|seconds| requests / seconds),
         errors: output.number("ignored errors:"),
-        latency: Latency {
+        latency: RequestLatency {
             mean: ms("avg:"),
             p50: percentile("50"),
             p95: percentile("95"),

@@ -41,15 +41,15 @@ const WHOLE: [(&str, &str, &str); 29] = [
 ];
 const REDIS_CSV: &str = "redis-benchmark -p 7711 -t set,get -n 20000 -d 256 --csv";
 
-fn metric(name: &str) -> Metric {
+fn metric(name: &str) -> LoadMetric {
     name.parse().expect("the metric is known")
 }
 
-fn read(name: &str, command: &str, text: &str) -> Result<Load, String> {
+fn read(name: &str, command: &str, text: &str) -> Result<LoadReport, String> {
     metric(name).read(command, text)
 }
 
-fn load(name: &str, text: &str) -> Load {
+fn load(name: &str, text: &str) -> LoadReport {
     read(name, name, text).expect("the output is whole")
 }
 
@@ -68,8 +68,8 @@ fn near(found: Option<f64>, wanted: f64) {
 
 /// Mean, p50, p95, p99 and maximum, in milliseconds. 0 for an unknown value.
 #[track_caller]
-fn takes(latency: Latency, milliseconds: [f64; 5]) {
-    let Latency { mean, p50, p95, p99, max } = latency;
+fn takes(latency: RequestLatency, milliseconds: [f64; 5]) {
+    let RequestLatency { mean, p50, p95, p99, max } = latency;
     for (found, wanted) in [mean, p50, p95, p99, max].into_iter().zip(milliseconds) {
         if wanted > 0.0 { near(found, wanted / 1e3) } else { assert_eq!(found, None) }
     }
@@ -160,7 +160,7 @@ fn redis_of_old_prints_two_columns() {
         "\"SET\",\"100.00\"\n\"GET\",\"50.00\"\n",
     );
     let old = old.expect("whole");
-    assert_eq!((old.requests, old.latency), (20.0, Latency::default()));
+    assert_eq!((old.requests, old.latency), (20.0, RequestLatency::default()));
     near(old.seconds, 0.3);
 }
 
@@ -325,7 +325,7 @@ fn names_are_read_and_written() {
         assert_eq!(metric(name).to_string(), name);
     }
     assert_eq!(metric("memtier_benchmark").to_string(), "memtier");
-    let fault = |name: &str| name.parse::<Metric>().expect_err("refused");
+    let fault = |name: &str| name.parse::<LoadMetric>().expect_err("refused");
     let unknown = fault("wrk3");
     assert!(
         unknown.contains(
@@ -359,7 +359,7 @@ fn names_are_read_and_written() {
 
 #[test]
 fn a_command_tells_its_generator() {
-    let guess = |command: &str| Metric::guess(command).map(|metric| metric.to_string());
+    let guess = |command: &str| LoadMetric::guess(command).map(|metric| metric.to_string());
     assert_eq!(guess("redis-benchmark -t set").as_deref(), Some("redis-benchmark"));
     assert_eq!(guess("taskset -c 1 /usr/bin/pgbench -S").as_deref(), Some("pgbench"));
     assert_eq!(guess("sh -c 'sleep 1; memtier_benchmark -n 5'").as_deref(), Some("memtier"));
@@ -424,9 +424,9 @@ proptest! {
     #[test]
     fn no_text_panics(text in r#"(?s)[ -~\n\r\t°µ]{0,200}"#, command in "[ -~]{0,40}", which in 0..WHOLE.len()) {
         let _ = read(WHOLE[which].0, &command, &text);
-        let _ = text.parse::<Metric>();
-        let _ = format!("regex:{text}").parse::<Metric>();
-        let _ = format!("json:{text}").parse::<Metric>();
+        let _ = text.parse::<LoadMetric>();
+        let _ = format!("regex:{text}").parse::<LoadMetric>();
+        let _ = format!("json:{text}").parse::<LoadMetric>();
         let _ = read("json:a.b", &command, &text);
         let _ = read("regex:([0-9]+)", &command, &text);
     }
@@ -453,9 +453,9 @@ proptest! {
 #[test]
 fn ab_is_strict_about_lengths_unless_it_is_given_the_option() {
     for (metric, load, is_strict) in [
-        (Metric::Ab, "ab -q -n 20 http://127.0.0.1:1/", true),
-        (Metric::Ab, "ab -q -l -n 20 http://127.0.0.1:1/", false),
-        (Metric::Wrk, "wrk -d2s http://127.0.0.1:1/", false),
+        (LoadMetric::Ab, "ab -q -n 20 http://127.0.0.1:1/", true),
+        (LoadMetric::Ab, "ab -q -l -n 20 http://127.0.0.1:1/", false),
+        (LoadMetric::Wrk, "wrk -d2s http://127.0.0.1:1/", false),
     ] {
         assert_eq!(metric.strictness(load).is_some(), is_strict, "{load}");
     }

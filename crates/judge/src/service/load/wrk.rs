@@ -1,10 +1,10 @@
 //! wrk and wrk2. Without `--latency` they print no percentiles. wrk2 sends at a fixed rate and counts
 //! latency from when a request was due.
 
-use super::output::{Output, number, seconds};
-use pagewise_model::service::{Latency, Load};
+use super::output::{GeneratorOutput, number, seconds};
+use pagewise_model::service::{LoadReport, RequestLatency};
 
-pub(super) fn read(output: &Output<'_>, is_wrk2: bool) -> Result<Load, String> {
+pub(super) fn read(output: &GeneratorOutput<'_>, is_wrk2: bool) -> Result<LoadReport, String> {
     let total = output.lines().find_map(total).ok_or_else(|| output.lacks("N requests in"))?;
     let rate = output.count("Requests/sec:")?;
     output.after("Transfer/sec:").ok_or_else(|| output.lacks("Transfer/sec:"))?;
@@ -17,12 +17,12 @@ pub(super) fn read(output: &Output<'_>, is_wrk2: bool) -> Result<Load, String> {
         |at: usize| output.after("Latency  ")?.split_whitespace().nth(at).and_then(seconds);
     let percentile = |key: &str| output.after(key).and_then(seconds);
     let recorded = output.text().contains("HdrHistogram");
-    Ok(Load {
+    Ok(LoadReport {
         requests: total.0,
         seconds: Some(total.1),
         rate: Some(rate),
         errors: Some(refused + broken),
-        latency: Latency {
+        latency: RequestLatency {
             mean: column(0),
             p50: percentile("50%").or_else(|| percentile("50.000%")),
             p95: spectrum(output, 0.95),
@@ -40,7 +40,7 @@ fn total(line: &str) -> Option<(f64, f64)> {
 }
 
 /// The latency of a percentile in wrk2's spectrum: value in milliseconds, percentile, count.
-fn spectrum(output: &Output<'_>, percentile: f64) -> Option<f64> {
+fn spectrum(output: &GeneratorOutput<'_>, percentile: f64) -> Option<f64> {
     let mut rows =
         output.lines().skip_while(|line| !line.starts_with("Detailed Percentile spectrum:"));
     rows.find_map(|row| {

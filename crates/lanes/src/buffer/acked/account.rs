@@ -23,31 +23,31 @@ use std::time::Duration;
 /// Both numbers, each on a separate cache line.
 #[repr(C)]
 #[derive(Debug)]
-struct Words {
-    copied: Line<AtomicU64>,
-    bell: Line<AtomicU32>,
+struct AccountWords {
+    copied: CacheLine<AtomicU64>,
+    bell: CacheLine<AtomicU32>,
 }
 
 #[repr(C, align(128))]
 #[derive(Debug)]
-struct Line<T>(T);
+struct CacheLine<T>(T);
 
 /// A mapping of the shared page.
 #[derive(Debug)]
-pub(super) struct Account {
-    words: NonNull<Words>,
+pub(super) struct RingAccount {
+    words: NonNull<AccountWords>,
     file: OwnedFd,
 }
 
 // SAFETY: the page is only touched as atomics, from any thread.
-unsafe impl Send for Account {}
+unsafe impl Send for RingAccount {}
 // SAFETY: as above.
-unsafe impl Sync for Account {}
+unsafe impl Sync for RingAccount {}
 
-const SIZE: usize = size_of::<Words>();
+const SIZE: usize = size_of::<AccountWords>();
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-impl Account {
+impl RingAccount {
     /// A new page, both numbers 0.
     pub(super) fn new() -> Result<Self, Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -68,7 +68,7 @@ impl Account {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let start =
             unsafe { rustix::mm::mmap(anywhere, SIZE, rights, MapFlags::SHARED, &file, 0) }?;
-        let words = NonNull::new(start.cast::<Words>()).ok_or(Errno::NOMEM)?;
+        let words = NonNull::new(start.cast::<AccountWords>()).ok_or(Errno::NOMEM)?;
         Ok(Self { words, file })
     }
 
@@ -82,8 +82,8 @@ impl Account {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
     }
 
-    fn words(&self) -> &Words {
-        // SAFETY: the mapping is as long as `Words`, page aligned, never shortened (sealed), and
+    fn words(&self) -> &AccountWords {
+        // SAFETY: the mapping is as long as `AccountWords`, page aligned, never shortened (sealed), and
         // lives as long as `self`; every bit pattern is valid, and all fields are atomics, so
         // changes by another process are allowed.
         unsafe { self.words.as_ref() }
@@ -110,7 +110,7 @@ impl Account {
 
     /// Sleeps until the bell rings or `most` is over, unless `copied` reaches `wanted` first.
     pub(super) fn sleep(&self, wanted: u64, most: Duration) {
-        let Words { copied, bell } = self.words();
+        let AccountWords { copied, bell } = self.words();
         bell.0.store(1, Ordering::SeqCst);
         if copied.0.load(Ordering::SeqCst) < wanted {
             let most = most.try_into().ok();
@@ -121,7 +121,7 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl Drop for RingAccount {
     fn drop(&mut self) {
         let start = self.words.as_ptr().cast::<c_void>();
         // SAFETY: mapped by `open` with this size, owned by `self`, and no borrow outlives it.

@@ -1,15 +1,15 @@
 //! The half that copies out and acknowledges.
 
-use super::account::Account;
+use super::account::RingAccount;
 use rustix::io::Errno;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
 /// Informs the writer of a ring how much may be written again.
 #[derive(Debug)]
-pub struct Acknowledger(pub(super) Account);
+pub struct RingAcknowledger(pub(super) RingAccount);
 
-impl Acknowledger {
+impl RingAcknowledger {
     /// Acknowledges the next `bytes` bytes, in the order in which they were sent. Acknowledgements beyond the
     /// bytes sent have no effect until those are sent.
     pub fn acknowledge(&self, bytes: usize) {
@@ -19,18 +19,18 @@ impl Acknowledger {
 
 /// The reading half of a ring. Reads by copying; it does not show its descriptor.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RingReader {
     pipe: Option<OwnedFd>,
-    acknowledger: Acknowledger,
+    acknowledger: RingAcknowledger,
 }
 
-impl Reader {
-    pub(super) fn new(pipe: OwnedFd, acknowledger: Acknowledger) -> Self {
+impl RingReader {
+    pub(super) fn new(pipe: OwnedFd, acknowledger: RingAcknowledger) -> Self {
         Self { pipe: Some(pipe), acknowledger }
     }
 
     /// The half as two descriptors, for another process (`unix(7)`, SCM_RIGHTS, or inherited): the pipe and
-    /// the shared count, for [`Reader::from_files`] there.
+    /// the shared count, for [`RingReader::from_files`] there.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Reader {
     ///
     /// # Safety
     ///
-    /// Only one [`Reader`] made of these two may read from the pipe, and only it may write to the count.
+    /// Only one [`RingReader`] made of these two may read from the pipe, and only it may write to the count.
     /// Bytes that are spliced or teed out of the pipe change when their region is written again.
     #[allow(unsafe_code, reason = "a contract that only the caller can keep")]
     pub unsafe fn into_files(mut self) -> Result<[OwnedFd; 2], Errno> {
@@ -46,17 +46,17 @@ impl Reader {
         Ok([pipe, self.acknowledger.0.file()?])
     }
 
-    /// The half that [`Reader::into_files`] gave out.
+    /// The half that [`RingReader::into_files`] gave out.
     ///
     /// # Errors
     ///
     /// EINVAL if the second is not a shared count; what `mmap(2)` gives.
     pub fn from_files([pipe, count]: [OwnedFd; 2]) -> Result<Self, Errno> {
-        Ok(Self::new(pipe, Acknowledger(Account::open(count)?)))
+        Ok(Self::new(pipe, RingAcknowledger(RingAccount::open(count)?)))
     }
 }
 
-impl Read for Reader {
+impl Read for RingReader {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let Some(pipe) = &self.pipe else { return Ok(0) };
         let n = rustix::io::read(pipe, into)?;
@@ -65,7 +65,7 @@ impl Read for Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for RingReader {
     fn drop(&mut self) {
         // A sleeping writer then finds the pipe closed immediately.
         if self.pipe.take().is_some() {

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "vmsplice of regions that wait for their acknowledgement")]
 
-use super::account::Account;
-use super::reader::Acknowledger;
-use crate::buffer::region::{Pages, Region};
-use crate::buffer::send::{SendError, Sent, send_all, write};
+use super::account::RingAccount;
+use super::reader::RingAcknowledger;
+use crate::buffer::region::{BufferPages, BufferRegion};
+use crate::buffer::send::{SendError, SendWay, send_all, write};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -22,10 +22,10 @@ const NAP: Duration = Duration::from_millis(10);
 
 /// The writing half of a ring.
 #[derive(Debug)]
-pub struct Writer {
+pub struct RingWriter {
     pipe: OwnedFd,
-    account: Account,
-    memory: Region,
+    account: RingAccount,
+    memory: BufferRegion,
     /// Bytes of a region.
     size: usize,
     /// For each region, how many bytes must be acknowledged before it is written again.
@@ -34,11 +34,11 @@ pub struct Writer {
     next: usize,
     /// Bytes sent so far.
     sent: u64,
-    by: Sent,
+    by: SendWay,
 }
 
-impl Writer {
-    /// A ring that sends to any pipe, whose reader acknowledges through the [`Acknowledger`].
+impl RingWriter {
+    /// A ring that sends to any pipe, whose reader acknowledges through the [`RingAcknowledger`].
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl Writer {
         pipe: OwnedFd,
         regions: usize,
         size: usize,
-        pages: Pages,
-    ) -> Result<(Self, Acknowledger), Errno> {
+        pages: BufferPages,
+    ) -> Result<(Self, RingAcknowledger), Errno> {
         Self::between(pipe, regions, size, pages)
     }
 
@@ -62,18 +62,18 @@ impl Writer {
         pipe: OwnedFd,
         regions: usize,
         size: usize,
-        pages: Pages,
-    ) -> Result<(Self, Acknowledger), Errno> {
-        let unit = Pages::Base.size();
+        pages: BufferPages,
+    ) -> Result<(Self, RingAcknowledger), Errno> {
+        let unit = BufferPages::Base.size();
         let size = size.max(1).checked_next_multiple_of(unit).ok_or(Errno::NOMEM)?;
         let total = size.checked_mul(regions).ok_or(Errno::NOMEM)?;
         if regions == 0 {
             return Err(Errno::INVAL);
         }
-        let account = Account::new()?;
-        let acknowledger = Acknowledger(account.share()?);
-        let memory = Region::anonymous(total, pages)?;
-        let by = Sent::first_of_memory(pipe.as_fd());
+        let account = RingAccount::new()?;
+        let acknowledger = RingAcknowledger(account.share()?);
+        let memory = BufferRegion::anonymous(total, pages)?;
+        let by = SendWay::first_of_memory(pipe.as_fd());
         let needed = vec![0; regions];
         Ok((Self { pipe, account, memory, size, needed, next: 0, sent: 0, by }, acknowledger))
     }
@@ -89,11 +89,11 @@ impl Writer {
     /// # Errors
     ///
     /// EPIPE if the reader has closed its end.
-    pub fn space(&mut self) -> Result<Space<'_>, Errno> {
+    pub fn space(&mut self) -> Result<RingSpace<'_>, Errno> {
         let needed = self.needed[self.next];
         for _ in 0..LOOKS {
             if self.is_copied(needed) {
-                return Ok(Space(self));
+                return Ok(RingSpace(self));
             }
             std::hint::spin_loop();
         }
@@ -103,7 +103,7 @@ impl Writer {
             }
             self.account.sleep(needed, NAP);
         }
-        Ok(Space(self))
+        Ok(RingSpace(self))
     }
 
     /// Whether the first `needed` bytes sent were copied. Acknowledgements of bytes that were never sent do
@@ -125,20 +125,20 @@ impl Writer {
         self.next * self.size..(self.next + 1) * self.size
     }
 
-    fn send(&mut self, len: usize) -> Result<Sent, SendError> {
+    fn send(&mut self, len: usize) -> Result<SendWay, SendError> {
         let (pipe, start) = (self.pipe.as_fd(), self.range().start);
         let (memory, by, sent) = (&self.memory, self.by, &mut self.sent);
         let needed = &mut self.needed[self.next];
         let result = send_all(pipe, len, "vmsplice", by, false, |taken, by| {
             let bytes = start + taken..start + len;
             let range = bytes.clone();
-            // SAFETY: the pipe can be written, as `Sent::first` has seen. The region is lent for
+            // SAFETY: the pipe can be written, as `SendWay::first` has seen. The region is lent for
             // writing again only after the reader has acknowledged these bytes, which by the
             // contract of `over`, or because `Reader` only copies, means that no reference is left.
             let refer = || unsafe { memory.vmsplice(pipe, range, SpliceFlags::empty()) };
             let n = by.some(refer, || write(pipe, &memory.as_bytes()[bytes]))?;
             *sent += n as u64;
-            if *by == Sent::ByReference {
+            if *by == SendWay::ByReference {
                 *needed = *sent;
             }
             Ok(n)
@@ -151,16 +151,16 @@ impl Writer {
 
 /// A region that may be written, until it is sent. Dropped unsent, it is the next one again.
 #[derive(Debug)]
-pub struct Space<'a>(&'a mut Writer);
+pub struct RingSpace<'a>(&'a mut RingWriter);
 
-impl Space<'_> {
+impl RingSpace<'_> {
     /// Passes on all of the first `len` bytes, and waits while the pipe is full.
     ///
     /// # Errors
     ///
     /// EINVAL if `len` is more than the region has; the errors of `write(2)`; EPIPE if the reader has closed
     /// its end.
-    pub fn send(self, len: usize) -> Result<Sent, SendError> {
+    pub fn send(self, len: usize) -> Result<SendWay, SendError> {
         if len > self.0.size {
             return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
         }
@@ -168,7 +168,7 @@ impl Space<'_> {
     }
 }
 
-impl Deref for Space<'_> {
+impl Deref for RingSpace<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -176,7 +176,7 @@ impl Deref for Space<'_> {
     }
 }
 
-impl DerefMut for Space<'_> {
+impl DerefMut for RingSpace<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         let range = self.0.range();
         &mut self.0.memory.as_mut_bytes()[range]

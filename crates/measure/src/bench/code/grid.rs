@@ -1,10 +1,10 @@
 //! Which points are run, and where their elements lie.
 
-use super::Request;
+use super::TextBenchRequest;
 use crate::bench::tlb::{apart, steps};
-use crate::kinds::Kinds;
+use crate::kinds::PageKinds;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{Order, Point};
+use pagewise_model::bench::code::{JumpOrder, TextBenchPoint};
 use pagewise_model::bench::tlb::LINE;
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeSet;
@@ -21,22 +21,27 @@ const MOST_HUGE_QUICK: u64 = 112;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// All points of the parts that were asked for, each once.
-pub(super) fn points(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+pub(super) fn points(
+    request: &TextBenchRequest,
+    kinds: PageKinds,
+    most: Bytes,
+) -> Vec<TextBenchPoint> {
     let of_sizes = if request.parts.sizes { sizes(request, kinds, most) } else { Vec::new() };
     let of_knees = if request.parts.knees { pages(request, kinds, most) } else { Vec::new() };
-    let more: Vec<Point> = of_knees.into_iter().filter(|p| !of_sizes.contains(p)).collect();
+    let more: Vec<TextBenchPoint> =
+        of_knees.into_iter().filter(|p| !of_sizes.contains(p)).collect();
     [of_sizes, more].concat()
 }
 
 /// Code of growing size, on each kind of page in each order.
-fn sizes(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+fn sizes(request: &TextBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TextBenchPoint> {
     let base = kinds.base();
     let (from, to) = (request.smallest.pages(base), request.largest.pages(base));
     let per_octave = if request.quick { 1 } else { 2 };
     let mut points = Vec::new();
     for jumps in steps(FEWEST, to, per_octave).into_iter().filter(|jumps| *jumps >= from) {
         for &order in &request.orders {
-            let point = |kind| Point::new(order, kind, Bytes(base.bytes()), jumps);
+            let point = |kind| TextBenchPoint::new(order, kind, Bytes(base.bytes()), jumps);
             let all = request.kinds.iter().map(|kind| point(*kind));
             points.extend(all.filter(|p| kinds.resident(p.pages, p.set_bytes()) <= most));
         }
@@ -46,12 +51,12 @@ fn sizes(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
 
 /// A growing number of pages: base pages far apart, huge pages, and as many elements on few huge ones. Empty
 /// if there are no huge pages to compare with.
-fn pages(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+fn pages(request: &TextBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TextBenchPoint> {
     if !request.kinds.contains(&PageKind::Thp) {
         return Vec::new();
     }
     let (base, huge) = (kinds.base(), Bytes(kinds.huge().bytes()));
-    let point = |kind, apart, jumps| Point::new(Order::Changing, kind, apart, jumps);
+    let point = |kind, apart, jumps| TextBenchPoint::new(JumpOrder::Changing, kind, apart, jumps);
     let per_octave = if request.quick { 3 } else { 6 };
     let mut points = Vec::new();
     if request.kinds.contains(&PageKind::Base) {
@@ -80,13 +85,13 @@ pub(super) fn places(apart: Bytes, count: u64, base: PageSize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::code::Parts;
+    use crate::bench::code::TextBenchParts;
 
-    fn request(quick: bool) -> Request {
-        Request {
-            parts: Parts::ALL,
+    fn request(quick: bool) -> TextBenchRequest {
+        TextBenchRequest {
+            parts: TextBenchParts::ALL,
             kinds: vec![PageKind::Base, PageKind::Thp],
-            orders: Order::ALL.to_vec(),
+            orders: JumpOrder::ALL.to_vec(),
             smallest: Bytes::kib(64),
             largest: Bytes::mib(256),
             repeats: 10,
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn sizes_are_all_that_was_asked_for_and_fits() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         let all = sizes(&request(false), kinds, Bytes::gib(4));
         let has = |bytes| all.iter().any(|p| p.set_bytes() == bytes && p.pages == PageKind::Base);
         assert!(has(Bytes::mib(256)) && all.iter().all(|p| p.set_bytes() <= Bytes::mib(256)));
@@ -109,7 +114,7 @@ mod tests {
     #[test]
     fn every_number_of_pages_is_set_against_few_huge_ones() {
         for quick in [true, false] {
-            let kinds = Kinds::here();
+            let kinds = PageKinds::here();
             let dense = Bytes(kinds.base().bytes());
             let points = pages(&request(quick), kinds, Bytes::gib(2));
             let few = |n| {
@@ -117,12 +122,12 @@ mod tests {
                     .iter()
                     .any(|p| (p.pages, p.apart_bytes, p.jumps) == (PageKind::Thp, dense, n))
             };
-            assert!(points.iter().all(|p| p.order == Order::Changing && few(p.jumps)));
+            assert!(points.iter().all(|p| p.order == JumpOrder::Changing && few(p.jumps)));
             let different: BTreeSet<String> = points.iter().map(|p| format!("{p:?}")).collect();
             assert_eq!(different.len(), points.len());
         }
-        let base_alone = Request { kinds: vec![PageKind::Base], ..request(true) };
-        assert!(pages(&base_alone, Kinds::here(), Bytes::gib(2)).is_empty());
+        let base_alone = TextBenchRequest { kinds: vec![PageKind::Base], ..request(true) };
+        assert!(pages(&base_alone, PageKinds::here(), Bytes::gib(2)).is_empty());
     }
 
     #[test]

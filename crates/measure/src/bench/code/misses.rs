@@ -9,7 +9,7 @@ use pagewise_kernel::perf::bindings::{
     PERF_COUNT_HW_CACHE_ITLB, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS,
     PERF_TYPE_HW_CACHE,
 };
-use pagewise_kernel::perf::{self, Counter};
+use pagewise_kernel::perf::{self, PerfCounter};
 use pagewise_model::Fact;
 
 /// The event, as perf(1) names it.
@@ -17,15 +17,15 @@ const NAME: &str = "iTLB-load-misses, user mode";
 
 /// A count under way.
 #[derive(Debug)]
-pub(super) struct Misses(Counter);
+pub(super) struct ItlbMissCounter(PerfCounter);
 
-impl Misses {
+impl ItlbMissCounter {
     /// Begins to count in the calling thread.
     pub(super) fn count() -> Result<Self, SysError> {
         let config = PERF_COUNT_HW_CACHE_ITLB
             | PERF_COUNT_HW_CACHE_OP_READ << 8
             | PERF_COUNT_HW_CACHE_RESULT_MISS << 16;
-        let counter = Counter::open(&perf::attr(PERF_TYPE_HW_CACHE, u64::from(config)), 0, -1)?;
+        let counter = PerfCounter::open(&perf::attr(PERF_TYPE_HW_CACHE, u64::from(config)), 0, -1)?;
         counter.enable()?;
         Ok(Self(counter))
     }
@@ -39,7 +39,7 @@ impl Misses {
 
 /// The event that counts here, or why none is available.
 pub(super) fn event() -> Fact<String> {
-    match Misses::count() {
+    match ItlbMissCounter::count() {
         Ok(_) => Fact::Known(NAME.to_owned()),
         Err(error) => Fact::Missing(perf::hardware_refusal(&error)),
     }
@@ -53,7 +53,7 @@ mod tests {
     fn misses_are_counted_or_there_is_a_reason() {
         match event() {
             Fact::Known(_) => {
-                let counted = Misses::count().expect("as before").per_1000(1000);
+                let counted = ItlbMissCounter::count().expect("as before").per_1000(1000);
                 assert!(counted.is_none_or(|misses| misses >= 0.0), "{counted:?}");
             }
             Fact::Missing(why) => assert!(why.contains("hardware counters"), "{why}"),

@@ -26,16 +26,18 @@
 mod grid;
 mod misses;
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
+use crate::bench::frame::{
+    self, BenchCallbacks, BenchCost, BenchRounds, PIECES, SampleTurn, Sampled, Slot,
+};
 use crate::bench::tlb::claimed_tlbs;
 use crate::error::PriceError;
-use crate::kernels::chain::{Chain, INSTRUCTIONS, IS_KNOWN, Route};
-use crate::kinds::Kinds;
+use crate::kernels::chain::{INSTRUCTIONS, IS_KNOWN, JumpChain, JumpRoute};
+use crate::kinds::PageKinds;
 use crate::sample::time_cpu;
-use misses::Misses;
+use misses::ItlbMissCounter;
 use pagewise_kernel::SysError;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{Jumps, Order, Point, Sample};
+use pagewise_model::bench::code::{JumpOrder, TextBenchPoint, TextBenchReport, TextBenchSample};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Time of a mapping in addition to its memory and its jumps: thread, closing, checking its pages.
@@ -56,23 +58,23 @@ const MOST: f64 = 10_000.0;
 
 /// Which parts are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct TextBenchParts {
     /// Code of growing size.
     pub sizes: bool,
     /// A growing number of pages, for the reach of the TLB.
     pub knees: bool,
 }
 
-impl Parts {
+impl TextBenchParts {
     pub const ALL: Self = Self { sizes: true, knees: true };
 }
 
 #[derive(Debug, Clone)]
-pub struct Request {
-    pub parts: Parts,
+pub struct TextBenchRequest {
+    pub parts: TextBenchParts,
     pub kinds: Vec<PageKind>,
     /// The orders in which code of growing size is executed.
-    pub orders: Vec<Order>,
+    pub orders: Vec<JumpOrder>,
     /// Smallest code.
     pub smallest: Bytes,
     pub largest: Bytes,
@@ -86,19 +88,19 @@ pub struct Request {
 
 /// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
-pub struct Plan {
-    jumps: Jumps,
-    kinds: Kinds,
+pub struct TextBenchPlan {
+    jumps: TextBenchReport,
+    kinds: PageKinds,
 }
 
-impl Plan {
+impl TextBenchPlan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
     /// # Errors
     /// If there is no code for this architecture, if no generated code may be executed, or if nothing is left
     /// to measure.
-    pub fn new(mut request: Request) -> Result<Self, PriceError> {
-        let kinds = Kinds::here();
+    pub fn new(mut request: TextBenchRequest) -> Result<Self, PriceError> {
+        let kinds = PageKinds::here();
         may_execute(kinds)?;
         let cpu = frame::cpus()?[0];
         let most = frame::allowed_memory()?;
@@ -110,7 +112,7 @@ impl Plan {
             let otherwise = format!("no requested code size fits into {}", most.bytes);
             return Err(frame::nothing(missing, &otherwise));
         }
-        let jumps = Jumps {
+        let jumps = TextBenchReport {
             seed: request.seed,
             repeats: request.repeats,
             quick: request.quick,
@@ -129,16 +131,16 @@ impl Plan {
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
-        let Jumps { points, repeats, quick, .. } = &self.jumps;
+    pub fn cost(&self) -> BenchCost {
+        let TextBenchReport { points, repeats, quick, .. } = &self.jumps;
         let once: u64 = points.iter().map(|point| self.time(point).0).sum();
         let about = Nanos(once.saturating_mul(u64::from(*repeats)));
         let memory = points.iter().map(|point| self.resident(point)).max().unwrap_or_default();
-        Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
+        BenchCost::of_mappings(points.len(), (*repeats, *quick), about, memory)
     }
 
     /// The memory that one mapping of a point takes. Of base pages far apart, only the touched ones count.
-    fn resident(&self, point: &Point) -> Bytes {
+    fn resident(&self, point: &TextBenchPoint) -> Bytes {
         let base = self.kinds.base().bytes();
         match point.pages {
             PageKind::Base => Bytes(point.jumps.saturating_mul(base)),
@@ -146,7 +148,7 @@ impl Plan {
         }
     }
 
-    fn time(&self, point: &Point) -> Nanos {
+    fn time(&self, point: &TextBenchPoint) -> Nanos {
         let memory = self.resident(point).0.saturating_mul(PER_BYTE_PS) / 1000;
         let steps = laps(point.jumps) * point.jumps;
         let jump = if point.jumps < MANY { NEAR_NS } else { FAR_NS };
@@ -162,7 +164,12 @@ impl Plan {
     /// state. A second pass determines how many passes fill a piece of time. Each pass checks the sum of all
     /// executed elements. Misses of the instruction TLB are counted over the pieces, if the processor counts
     /// them.
-    fn take(&self, point: &Point, order: &[usize], turn: Turn<'_>) -> Sampled<Sample> {
+    fn take(
+        &self,
+        point: &TextBenchPoint,
+        order: &[usize],
+        turn: SampleTurn<'_>,
+    ) -> Sampled<TextBenchSample> {
         turn.stop.check()?;
         let chain = written(point, self.kinds)?;
         let route = chain.route(order);
@@ -171,7 +178,7 @@ impl Plan {
         done?;
         let times = frame::times(frame::piece(self.jumps.quick), once_ns, MOST);
         let jumps = (route.jumps() * times).max(1);
-        let misses = Misses::count().ok();
+        let misses = ItlbMissCounter::count().ok();
         let values = frame::pieces(turn.stop, || {
             let (ns, done) = time_cpu(|| through(&route, times));
             done.map(|()| ns / jumps as f64)
@@ -180,7 +187,7 @@ impl Plan {
         let misses = misses.and_then(|misses| misses.per_1000(instructions));
         let page = self.kinds.prove(point.pages, chain.region())?;
         let measured = frame::summary(&values, "the chain")?;
-        let sample = Sample {
+        let sample = TextBenchSample {
             repeat: turn.repeat,
             place: turn.place,
             jump_ns: measured.median,
@@ -194,9 +201,9 @@ impl Plan {
 /// Runs all points of `plan`. If the caller stops it or the time limit passes, the result contains the
 /// samples so far. Points that lack samples say why.
 #[must_use]
-pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Jumps {
+pub fn run(plan: &TextBenchPlan, callbacks: BenchCallbacks<'_, TextBenchPoint>) -> TextBenchReport {
     let mut jumps = plan.jumps.clone();
-    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
+    let mut rounds = BenchRounds::begin(callbacks, &plan.cost(), "all mappings");
     for repeat in 0..jumps.repeats {
         rounds.round(&mut jumps.points, repeat, slot, |rounds, point, turn| {
             frame::still_free(plan.resident(point))?;
@@ -214,16 +221,16 @@ const fn laps(jumps: u64) -> u64 {
 }
 
 /// All laps of a point, each element once in each.
-fn laps_of(point: &Point, rounds: &mut Rounds<'_, Point>) -> Vec<usize> {
+fn laps_of(point: &TextBenchPoint, rounds: &mut BenchRounds<'_, TextBenchPoint>) -> Vec<usize> {
     let (count, laps) = (point.jumps as usize, laps(point.jumps) as usize);
     match point.order {
-        Order::Repeated => rounds.shuffled(count).repeat(laps),
-        Order::Changing => (0..laps).flat_map(|_| rounds.shuffled(count)).collect(),
+        JumpOrder::Repeated => rounds.shuffled(count).repeat(laps),
+        JumpOrder::Changing => (0..laps).flat_map(|_| rounds.shuffled(count)).collect(),
     }
 }
 
 /// The code of a point in a fresh mapping.
-fn written(point: &Point, kinds: Kinds) -> Result<Chain, PriceError> {
+fn written(point: &TextBenchPoint, kinds: PageKinds) -> Result<JumpChain, PriceError> {
     let base = kinds.base();
     let places = grid::places(point.apart_bytes, point.jumps, base);
     let mut region = kinds.map(point.pages, point.set_bytes())?;
@@ -231,17 +238,17 @@ fn written(point: &Point, kinds: Kinds) -> Result<Chain, PriceError> {
     if point.pages != PageKind::Base || point.apart_bytes.0 <= base.bytes() {
         region.populate()?;
     }
-    Ok(Chain::write(region, places)?)
+    Ok(JumpChain::write(region, places)?)
 }
 
 /// Runs the route `times` times.
-fn through(route: &Route<'_>, times: u64) -> Result<(), PriceError> {
+fn through(route: &JumpRoute<'_>, times: u64) -> Result<(), PriceError> {
     let all = (0..times).all(|_| route.run());
     if all { Ok(()) } else { Err(SysError::malformed("run", "generated code").into()) }
 }
 
 /// Whether there is code here and it may be executed: one element on one page.
-fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
+fn may_execute(kinds: PageKinds) -> Result<(), PriceError> {
     if !IS_KNOWN {
         let text = format!(
             "this bench generates code only for x86-64, not for {}",
@@ -252,24 +259,24 @@ fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
     let region = kinds.map(PageKind::Base, Bytes(kinds.base().bytes()))?;
     let refused =
         |e| PriceError::Unavailable(format!("not allowed to execute generated code: {e}"));
-    Chain::write(region, vec![0]).map(drop).map_err(refused)
+    JumpChain::write(region, vec![0]).map(drop).map_err(refused)
 }
 
 /// The parts of a point that the frame fills in.
-fn slot(point: &mut Point) -> Slot<'_, Sample> {
+fn slot(point: &mut TextBenchPoint) -> Slot<'_, TextBenchSample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::sample::Stop;
+    use crate::sample::StopCheck;
 
-    fn request() -> Request {
-        Request {
-            parts: Parts { sizes: true, knees: false },
+    fn request() -> TextBenchRequest {
+        TextBenchRequest {
+            parts: TextBenchParts { sizes: true, knees: false },
             kinds: vec![PageKind::Base],
-            orders: vec![Order::Changing],
+            orders: vec![JumpOrder::Changing],
             smallest: Bytes::kib(64),
             largest: Bytes::mib(1),
             repeats: 10,
@@ -280,20 +287,25 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(request()).expect("base pages");
+        let plan = TextBenchPlan::new(request()).expect("base pages");
         let cost = plan.cost();
         assert_eq!(cost.samples, 10 * cost.points);
         assert_eq!(cost.memory_bytes, Bytes::mib(1));
         assert!(cost.cap_ns > cost.about_ns && cost.about_ns > Nanos::millis(100), "{cost:?}");
-        let quick = Plan::new(Request { quick: true, ..request() }).expect("base pages").cost();
+        let quick = TextBenchPlan::new(TextBenchRequest { quick: true, ..request() })
+            .expect("base pages")
+            .cost();
         assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
     }
 
     #[test]
     fn no_point_is_there_twice() {
-        let all =
-            Request { parts: Parts::ALL, kinds: vec![PageKind::Base, PageKind::Thp], ..request() };
-        let plan = Plan::new(all).expect("base pages");
+        let all = TextBenchRequest {
+            parts: TextBenchParts::ALL,
+            kinds: vec![PageKind::Base, PageKind::Thp],
+            ..request()
+        };
+        let plan = TextBenchPlan::new(all).expect("base pages");
         for (at, point) in plan.jumps.points.iter().enumerate() {
             assert!(!plan.jumps.points[..at].contains(point), "{point:?}");
         }
@@ -301,19 +313,24 @@ mod tests {
 
     #[test]
     fn nothing_is_no_plan() {
-        let beyond = Request { smallest: Bytes(1 << 61), largest: Bytes(1 << 62), ..request() };
-        let error = Plan::new(beyond).expect_err("too large").to_string();
+        let beyond =
+            TextBenchRequest { smallest: Bytes(1 << 61), largest: Bytes(1 << 62), ..request() };
+        let error = TextBenchPlan::new(beyond).expect_err("too large").to_string();
         assert!(error.contains("nothing to measure"), "{error}");
     }
 
-    fn point(pages: PageKind) -> Point {
-        Point::new(Order::Repeated, pages, Bytes(Kinds::here().base().bytes()), 16)
+    fn point(pages: PageKind) -> TextBenchPoint {
+        TextBenchPoint::new(JumpOrder::Repeated, pages, Bytes(PageKinds::here().base().bytes()), 16)
     }
 
-    fn taken(pages: PageKind, stop: &'static (dyn Fn() -> bool + Sync)) -> Sampled<Sample> {
-        let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
+    fn taken(
+        pages: PageKind,
+        stop: &'static (dyn Fn() -> bool + Sync),
+    ) -> Sampled<TextBenchSample> {
+        let plan =
+            TextBenchPlan::new(TextBenchRequest { quick: true, ..request() }).expect("base pages");
         let order: Vec<usize> = (0..16).rev().chain(0..16).collect();
-        let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };
+        let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(stop) };
         let take = || plan.take(&point(pages), &order, turn);
         std::thread::scope(|scope| scope.spawn(take).join()).expect("no panic")
     }
@@ -322,13 +339,13 @@ mod tests {
     fn a_sample_has_a_time_and_a_proven_page() {
         let (sample, page) = taken(PageKind::Base, &|| false).expect("memory");
         assert!(sample.jump_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(Kinds::here().base()));
+        assert_eq!(page, Fact::Known(PageKinds::here().base()));
     }
 
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn executed_code_is_proven_to_be_on_huge_pages_or_refused() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         match taken(PageKind::Thp, &|| false) {
             Ok((_, page)) => assert_eq!(page, Fact::Known(kinds.huge())),
             Err(error) => println!("SKIP executed_code_is_proven_to_be_on_huge_pages: {error}"),

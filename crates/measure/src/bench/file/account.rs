@@ -8,7 +8,7 @@
 //! some 2 ns a block.
 
 use pagewise_model::Bytes;
-use pagewise_model::bench::file::Ledger;
+use pagewise_model::bench::file::ReadLedger;
 
 /// Bytes of a word.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -47,14 +47,14 @@ pub(super) fn word_at(block: &[u8], at: usize) -> u64 {
 
 /// Blocks that were taken.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct BlockAccount {
     block: u64,
     blocks: u64,
     checksum: u64,
     seen: Vec<u64>,
 }
 
-impl Account {
+impl BlockAccount {
     /// An account over `blocks` blocks of `block` bytes.
     pub(super) fn new(blocks: u64, block: u64) -> Self {
         let words = usize::try_from(blocks.div_ceil(64)).unwrap_or(usize::MAX);
@@ -80,8 +80,8 @@ impl Account {
     }
 
     /// The account in the form that is reported.
-    pub(super) fn ledger(&self, mapped_before_bytes: Bytes) -> Ledger {
-        Ledger {
+    pub(super) fn ledger(&self, mapped_before_bytes: Bytes) -> ReadLedger {
+        ReadLedger {
             bytes: Bytes(self.blocks.saturating_mul(self.block)),
             blocks: self.blocks,
             distinct_blocks: self.seen.iter().map(|bits| u64::from(bits.count_ones())).sum(),
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn blocks_bytes_and_sums_are_counted() {
-        let (mut one, mut other) = (Account::new(130, 512), Account::new(130, 512));
+        let (mut one, mut other) = (BlockAccount::new(130, 512), BlockAccount::new(130, 512));
         one.take(0, 1);
         one.take(0, 1);
         other.take(129, u64::MAX);

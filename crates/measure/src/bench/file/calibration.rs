@@ -12,15 +12,15 @@
 //! Huge-page folios are verified on a mapping before anything of them is read. If the file system provides
 //! none, that file is left out.
 
-use super::origin::{Content, Origin, OriginError};
-use super::plan::{Plan, Request};
+use super::origin::{FileContent, FileOrigin, FileOriginError};
+use super::plan::{FileBenchRequest, FilePlan};
 use crate::error::PriceError;
 use pagewise_kernel::affinity;
 use pagewise_kernel::file_view::FileView;
-use pagewise_model::bench::file::{Arm, Cell, Part, Residency};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{CacheResidency, FileBenchPart, FileCell, ReadWay};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{Demand, FAR, NEAR, Phase, RAMP, SPILL};
+use pagewise_model::choice::{FAR, NEAR, RAMP, ReadDemand, ReadPhase, SPILL};
 use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 
@@ -45,7 +45,7 @@ const PASSES: u32 = 2;
 const REPEATS: u32 = 4;
 const ONCE: u32 = 1;
 
-impl Plan {
+impl FilePlan {
     /// What a calibration reads of a file of `size` bytes on such folios, in order.
     ///
     /// # Errors
@@ -58,7 +58,11 @@ impl Plan {
         let threads = u32::try_from(affinity::get(0)?.len()).unwrap_or(u32::MAX);
         let is_main = folios == FolioClass::Piece;
         let plan = |cells, repeats, cap| -> Result<Self, PriceError> {
-            let request = Request { parts: vec![Part::Prices], repeats, ..Request::usual(seed) };
+            let request = FileBenchRequest {
+                parts: vec![FileBenchPart::Prices],
+                repeats,
+                ..FileBenchRequest::usual(seed)
+            };
             let mut plan = Self::with_cells(request, cells, size)?;
             plan.cap = Some(cap);
             Ok(plan)
@@ -83,15 +87,20 @@ impl Plan {
     /// When no CPU is available.
     pub fn situation(
         seed: u64,
-        arms: &[Arm],
-        demand: &Demand,
+        arms: &[ReadWay],
+        demand: &ReadDemand,
         size: Bytes,
         repeats: u32,
     ) -> Result<Self, PriceError> {
-        let served = arms.iter().filter(|arm| arm.serves(demand.order, Residency::Warm));
+        let served = arms.iter().filter(|arm| arm.serves(demand.order, CacheResidency::Warm));
         let whole = whole(size, demand.block_bytes);
-        let cell = |arm: &Arm| Cell { threads: demand.threads, ..cell(*arm, demand, whole) };
-        let request = Request { parts: vec![Part::Blocks], repeats, ..Request::usual(seed) };
+        let cell =
+            |arm: &ReadWay| FileCell { threads: demand.threads, ..cell(*arm, demand, whole) };
+        let request = FileBenchRequest {
+            parts: vec![FileBenchPart::Blocks],
+            repeats,
+            ..FileBenchRequest::usual(seed)
+        };
         Self::with_cells(request, served.map(cell).collect(), size)
     }
 }
@@ -100,14 +109,17 @@ impl Plan {
 ///
 /// # Errors
 /// When there is no room for it.
-pub fn calibration_file(directory: &Path, folios: FolioClass) -> Result<Origin, OriginError> {
+pub fn calibration_file(
+    directory: &Path,
+    folios: FolioClass,
+) -> Result<FileOrigin, FileOriginError> {
     let size = if folios == FolioClass::Page { FAR } else { Bytes::mib(64) };
-    Ok(Origin::own(directory, None, size)?.on(folios))
+    Ok(FileOrigin::own(directory, None, size)?.on(folios))
 }
 
 /// Whether nearly all of a file is mapped as huge pages.
 #[must_use]
-pub fn lies_huge(content: &Content) -> bool {
+pub fn lies_huge(content: &FileContent) -> bool {
     let size = content.source.size_bytes;
     let len = usize::try_from(size.0).unwrap_or(usize::MAX);
     let huge = FileView::map(&content.file, len).and_then(|view| {
@@ -127,17 +139,19 @@ const fn cap(folios: FolioClass) -> Nanos {
 }
 
 /// Cells of a file that is cached.
-fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
+fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<FileCell> {
     let is_main = folios == FolioClass::Piece;
     let near = if size < NEAR { size } else { NEAR };
     let mut cells = Vec::new();
-    for order in Order::ALL {
+    for order in AccessOrder::ALL {
         let at = |arm, block_bytes, span| {
-            let demand = Demand { order, block_bytes, passes: PASSES, threads: 1 };
+            let demand = ReadDemand { order, block_bytes, passes: PASSES, threads: 1 };
             cell(arm, &demand, whole(span, block_bytes))
         };
-        for arm in Arm::ALL.iter().copied().filter(|arm| arm.serves(order, Residency::Warm)) {
-            let is_kind = Phase::Pass.stand_in(arm) == arm;
+        for arm in
+            ReadWay::ALL.iter().copied().filter(|arm| arm.serves(order, CacheResidency::Warm))
+        {
+            let is_kind = ReadPhase::Pass.stand_in(arm) == arm;
             let blocks: &[Bytes] = if is_kind { &KNOTS } else { &FEW };
             cells.extend(blocks.iter().map(|block| at(arm, *block, size)));
             let few: &[Bytes] = if is_kind && is_main { &NEAR_BLOCKS } else { &FEW };
@@ -145,7 +159,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
             if folios != FolioClass::Page && threads > 1 && (is_kind || is_piecewise(arm)) {
                 let large = SHARED.map(|block| at(arm, block, size));
                 let all = large.into_iter().chain([at(arm, RAMP, near)]);
-                cells.extend(all.map(|cell| Cell { threads, ..cell }));
+                cells.extend(all.map(|cell| FileCell { threads, ..cell }));
             }
         }
     }
@@ -154,15 +168,17 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
 }
 
 /// Cells of a file that is not cached.
-fn cold(size: Bytes) -> Vec<Cell> {
+fn cold(size: Bytes) -> Vec<FileCell> {
     let span = if size < COLD { size } else { COLD };
     let mut cells = Vec::new();
-    for order in Order::ALL {
-        for arm in Arm::ALL.iter().copied().filter(|arm| arm.serves(order, Residency::Cold)) {
+    for order in AccessOrder::ALL {
+        for arm in
+            ReadWay::ALL.iter().copied().filter(|arm| arm.serves(order, CacheResidency::Cold))
+        {
             cells.extend(COLD_BLOCKS.map(|block_bytes| {
-                let demand = Demand { order, block_bytes, passes: 1, threads: 1 };
+                let demand = ReadDemand { order, block_bytes, passes: 1, threads: 1 };
                 let once = cell(arm, &demand, whole(span, block_bytes));
-                Cell { residency: Residency::Cold, ..once }
+                FileCell { residency: CacheResidency::Cold, ..once }
             }));
         }
     }
@@ -171,8 +187,8 @@ fn cold(size: Bytes) -> Vec<Cell> {
 }
 
 /// Whether several threads populate the same pieces.
-const fn is_piecewise(arm: Arm) -> bool {
-    matches!(arm, Arm::MapPieces | Arm::PlacePieces)
+const fn is_piecewise(arm: ReadWay) -> bool {
+    matches!(arm, ReadWay::MapPieces | ReadWay::PlacePieces)
 }
 
 /// Whole blocks of a span.
@@ -184,9 +200,9 @@ const fn whole(span: Bytes, block: Bytes) -> Bytes {
 }
 
 /// One thread, warm.
-const fn cell(arm: Arm, demand: &Demand, span_bytes: Bytes) -> Cell {
-    let plain = Cell::plain(Part::Prices, arm, demand.block_bytes, span_bytes);
-    Cell { order: demand.order, passes: demand.passes, ..plain }
+const fn cell(arm: ReadWay, demand: &ReadDemand, span_bytes: Bytes) -> FileCell {
+    let plain = FileCell::plain(FileBenchPart::Prices, arm, demand.block_bytes, span_bytes);
+    FileCell { order: demand.order, passes: demand.passes, ..plain }
 }
 
 #[cfg(test)]
@@ -197,7 +213,7 @@ mod tests {
     fn no_cell_comes_twice_and_all_have_their_time() {
         let mut total = Nanos(0);
         for folios in CALIBRATED {
-            for plan in Plan::calibration(1, folios, Bytes::mib(64)).expect("CPUs") {
+            for plan in FilePlan::calibration(1, folios, Bytes::mib(64)).expect("CPUs") {
                 for (at, cell) in plan.cells.iter().enumerate() {
                     assert!(!plan.cells[..at].contains(cell), "{cell:?} comes twice");
                     assert!(cell.span_bytes <= Bytes::mib(64) && cell.blocks() > 0, "{cell:?}");
@@ -211,22 +227,22 @@ mod tests {
     #[test]
     fn every_way_has_what_its_prices_need() {
         let (warm, cold) = (warm(FolioClass::Piece, Bytes::mib(64), 2), cold(Bytes::mib(64)));
-        for (arm, order) in Arm::ALL
+        for (arm, order) in ReadWay::ALL
             .iter()
             .copied()
-            .flat_map(|arm| [(arm, Order::Sequential), (arm, Order::Random)])
+            .flat_map(|arm| [(arm, AccessOrder::Sequential), (arm, AccessOrder::Random)])
         {
-            let count = |cells: &[Cell], which: fn(&Cell) -> bool| {
+            let count = |cells: &[FileCell], which: fn(&FileCell) -> bool| {
                 let of = cells.iter().filter(|cell| (cell.arm, cell.order) == (arm, order));
                 of.filter(|cell| which(cell)).count()
             };
-            let is_served = usize::from(arm.serves(order, Residency::Warm));
-            let is_kind = Phase::Pass.stand_in(arm) == arm;
+            let is_served = usize::from(arm.serves(order, CacheResidency::Warm));
+            let is_kind = ReadPhase::Pass.stand_in(arm) == arm;
             let blocks = if is_kind { KNOTS.len() + NEAR_BLOCKS.len() } else { 2 * FEW.len() };
             assert_eq!(count(&warm, |cell| cell.threads == 1), is_served * blocks, "{arm:?}");
             let shared = if is_kind || is_piecewise(arm) { SHARED.len() + 1 } else { 0 };
             assert_eq!(count(&warm, |cell| cell.threads == 2), is_served * shared, "{arm:?}");
-            let is_cold = usize::from(arm.serves(order, Residency::Cold));
+            let is_cold = usize::from(arm.serves(order, CacheResidency::Cold));
             assert_eq!(count(&cold, |cell| cell.passes == 1), is_cold * 2, "{arm:?}");
         }
         let small = super::warm(FolioClass::Huge, Bytes::kib(600), 1);
@@ -239,7 +255,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let size = Bytes::mib(8);
         let lies = |folios| {
-            let origin = Origin::own(dir.path(), Some(size), size).expect("room");
+            let origin = FileOrigin::own(dir.path(), Some(size), size).expect("room");
             lies_huge(&origin.on(folios).open(&|| false).expect("written"))
         };
         assert!(!lies(FolioClass::Page));
@@ -250,14 +266,18 @@ mod tests {
 
     #[test]
     fn a_situation_is_that_of_the_demand() {
-        let demand =
-            Demand { order: Order::Random, block_bytes: Bytes(1536), passes: 3, threads: 2 };
-        let arms = [Arm::Read, Arm::Readv, Arm::Place, Arm::Direct];
-        let plan = Plan::situation(1, &arms, &demand, Bytes::mib(1), 5).expect("CPUs");
-        let arms: Vec<Arm> = plan.cells.iter().map(|cell| cell.arm).collect();
-        assert_eq!(arms, [Arm::Read, Arm::Place], "the others do not serve it");
+        let demand = ReadDemand {
+            order: AccessOrder::Random,
+            block_bytes: Bytes(1536),
+            passes: 3,
+            threads: 2,
+        };
+        let arms = [ReadWay::Read, ReadWay::Readv, ReadWay::Place, ReadWay::Direct];
+        let plan = FilePlan::situation(1, &arms, &demand, Bytes::mib(1), 5).expect("CPUs");
+        let arms: Vec<ReadWay> = plan.cells.iter().map(|cell| cell.arm).collect();
+        assert_eq!(arms, [ReadWay::Read, ReadWay::Place], "the others do not serve it");
         let cell = plan.cells[0];
         assert_eq!((cell.span_bytes, cell.passes, cell.threads), (Bytes(1_047_552), 3, 2));
-        assert_eq!(plan.repeats(Residency::Warm), 5);
+        assert_eq!(plan.repeats(CacheResidency::Warm), 5);
     }
 }

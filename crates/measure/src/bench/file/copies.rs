@@ -10,15 +10,15 @@
 //!
 //! Runs in a child, because a mapped file may raise `SIGBUS`.
 
-use super::origin::{Content, Origin};
+use super::origin::{FileContent, FileOrigin};
 use crate::error::PriceError;
-use crate::kernels::vectors::{self, Instruction};
-use crate::kernels::view::View;
+use crate::kernels::vectors::{self, CopyInstruction};
+use crate::kernels::view::MappedFileView;
 use crate::sample::time_cpu;
 use pagewise_kernel::page_size;
-use pagewise_kernel::region::{Pages, Region};
-use pagewise_kernel::worker::Worker;
-use pagewise_model::bench::file::{Copies, CopyRow, CopyWay};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
+use pagewise_kernel::worker::ForkedWorker;
+use pagewise_model::bench::file::{CopyRates, CopyRow, CopyWay};
 use pagewise_model::{Bytes, Fact, Measured};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -39,13 +39,13 @@ const SAVE: u64 = (CopyWay::ALL.len() * OFFSETS) as u64;
 ///
 /// # Errors
 /// When there is no file or no memory to copy.
-pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, PriceError> {
-    let origin = Origin::own(directory, Some(SET), SET);
+pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<CopyRates, PriceError> {
+    let origin = FileOrigin::own(directory, Some(SET), SET);
     let content = origin.and_then(|origin| origin.open(stop));
     let content = content.map_err(|error| PriceError::Unavailable(error.to_string()))?;
     let offsets = offsets();
-    let mut bench = Bench::new(&content, offsets)?;
-    let worker = Worker::start(move |request| bench.serve(request))?;
+    let mut bench = CopyBench::new(&content, offsets)?;
+    let worker = ForkedWorker::start(move |request| bench.serve(request))?;
     let requests = 0..=SAVE;
     // The first time warms caches and page tables, and is not counted.
     let mut values = vec![Vec::with_capacity(REPEATS); requests.clone().count()];
@@ -62,7 +62,7 @@ pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, Price
     }
     let facts: Vec<Fact<Measured>> = values.into_iter().map(fact).collect();
     let rows = CopyWay::ALL.into_iter().zip(facts.chunks(OFFSETS));
-    Ok(Copies {
+    Ok(CopyRates {
         block_bytes: Bytes(BLOCK as u64),
         offset_bytes: offsets.map(|offset| Bytes(offset as u64)).to_vec(),
         rows: rows.map(|(way, rates)| CopyRow { way, gib_per_s: rates.to_vec() }).collect(),
@@ -89,26 +89,26 @@ fn offsets() -> [usize; OFFSETS] {
 }
 
 /// Source and destination; allocates nothing when it serves.
-struct Bench {
+struct CopyBench {
     file: std::fs::File,
-    view: View,
-    to: Region,
-    state: Region,
+    view: MappedFileView,
+    to: MemoryRegion,
+    state: MemoryRegion,
     offsets: [usize; OFFSETS],
 }
 
-impl Bench {
-    fn new(content: &Content, offsets: [usize; OFFSETS]) -> Result<Self, PriceError> {
+impl CopyBench {
+    fn new(content: &FileContent, offsets: [usize; OFFSETS]) -> Result<Self, PriceError> {
         let file =
             content.file.try_clone().map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
         let len = usize::try_from(SET.0).unwrap_or(usize::MAX);
-        let view = View::map(file.as_fd(), len, true);
+        let view = MappedFileView::map(file.as_fd(), len, true);
         let view = view.map_err(PriceError::sys("mmap", "the file"))?;
         let page = page_size::base().bytes();
-        let mut to = Region::new(Bytes(BLOCK as u64 + page), Pages::Base)?;
+        let mut to = MemoryRegion::new(Bytes(BLOCK as u64 + page), RegionPages::Base)?;
         to.populate()?;
         let state = Bytes(vectors::state_bytes().unwrap_or(1) as u64);
-        Ok(Self { file, view, to, state: Region::new(state, Pages::Base)?, offsets })
+        Ok(Self { file, view, to, state: MemoryRegion::new(state, RegionPages::Base)?, offsets })
     }
 
     /// GiB/s of a way at an offset, or nanoseconds of a saving.
@@ -136,7 +136,7 @@ impl Bench {
 fn copy(
     way: CopyWay,
     file: &std::fs::File,
-    view: &View,
+    view: &MappedFileView,
     at: u64,
     to: &mut [u8],
 ) -> Result<(), Errno> {
@@ -151,9 +151,9 @@ fn copy(
             };
         }
         CopyWay::Library => view.copy_out(offset, to),
-        CopyWay::RepMovsb => view.copy_by(Instruction::RepMovsb, offset, to),
-        CopyWay::Avx2 => view.copy_by(Instruction::Avx2, offset, to),
-        CopyWay::Avx512 => view.copy_by(Instruction::Avx512, offset, to),
+        CopyWay::RepMovsb => view.copy_by(CopyInstruction::RepMovsb, offset, to),
+        CopyWay::Avx2 => view.copy_by(CopyInstruction::Avx2, offset, to),
+        CopyWay::Avx512 => view.copy_by(CopyInstruction::Avx512, offset, to),
     };
     if copied { Ok(()) } else { Err(Errno::OPNOTSUPP) }
 }
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn every_way_copies_the_same_or_is_not_there() {
         let dir = tempfile::tempdir().expect("a directory");
-        let origin = Origin::own(dir.path(), Some(SET), SET).expect("room");
+        let origin = FileOrigin::own(dir.path(), Some(SET), SET).expect("room");
         let content = origin.open(&|| false).expect("written");
-        let bench = Bench::new(&content, offsets()).expect("memory");
+        let bench = CopyBench::new(&content, offsets()).expect("memory");
         let mut known = vec![0; BLOCK];
         copy(CopyWay::Kernel, &bench.file, &bench.view, BLOCK as u64, &mut known).expect("read");
         for way in CopyWay::ALL {

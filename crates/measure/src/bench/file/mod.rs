@@ -27,23 +27,25 @@ mod process;
 mod reader;
 mod state;
 
-pub use crate::helper::Launcher;
+pub use crate::helper::HelperLauncher;
 pub use calibration::{CALIBRATED, calibration_file, lies_huge};
 pub use copies::copies;
-pub use origin::{Content, Origin, OriginError};
-pub use plan::{Plan, Request};
+pub use origin::{FileContent, FileOrigin, FileOriginError};
+pub use plan::{FileBenchRequest, FilePlan};
 pub use prices::{entry_price, price_file};
 pub use reader::serve_reader;
 
-use crate::bench::frame::{Callbacks, Rounds};
+use crate::bench::frame::{BenchCallbacks, BenchRounds};
 use crate::error::PriceError;
 use account::sampled;
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::bench::file::{Cell, Point, Readings, Residency, Truth};
+use pagewise_model::bench::file::{
+    CacheResidency, ExpectedChecksum, FileBenchReport, FileCell, FilePoint,
+};
 use pagewise_model::{Bytes, Fact, Nanos};
-use process::Outcome;
-use reader::Task;
-use state::Cache;
+use process::FileOutcome;
+use reader::FileTask;
+use state::FilePageCache;
 
 /// How often a warm cell is read again if it turned out not to be warm.
 const AGAIN: u32 = 2;
@@ -54,29 +56,29 @@ const AGAIN: u32 = 2;
 /// # Errors
 /// If the file cannot be read at all.
 pub fn run(
-    plan: &Plan,
-    content: &Content,
-    launcher: &Launcher,
-    callbacks: Callbacks<'_, Cell>,
-) -> Result<Readings, SysError> {
+    plan: &FilePlan,
+    content: &FileContent,
+    launcher: &HelperLauncher,
+    callbacks: BenchCallbacks<'_, FileCell>,
+) -> Result<FileBenchReport, SysError> {
     let cost = plan.cost();
     let truths = truths(plan, content)?;
-    let cache = Cache { file: &content.file, size: content.source.size_bytes };
-    let rounds = Rounds::begin(callbacks, &cost, "all cells");
+    let cache = FilePageCache { file: &content.file, size: content.source.size_bytes };
+    let rounds = BenchRounds::begin(callbacks, &cost, "all cells");
     let mut end = clock::now();
-    let mut session = Session { plan, cache, launcher, rounds, refills: 0 };
-    let mut points: Vec<Point> = plan.cells.iter().copied().map(Point::new).collect();
-    for residency in [Residency::Warm, Residency::Cold] {
+    let mut session = FileBenchSession { plan, cache, launcher, rounds, refills: 0 };
+    let mut points: Vec<FilePoint> = plan.cells.iter().copied().map(FilePoint::new).collect();
+    for residency in [CacheResidency::Warm, CacheResidency::Cold] {
         // Unused time of one residency passes to the other.
         end += Nanos::from_f64(cost.cap_ns.0 as f64 * plan.share(residency));
         session.rounds.end_at(end);
         session.go_through(&mut points, residency);
     }
     let request = &plan.request;
-    Ok(Readings {
+    Ok(FileBenchReport {
         seed: request.seed,
-        repeats: plan.repeats(Residency::Warm),
-        cold_repeats: plan.repeats(Residency::Cold),
+        repeats: plan.repeats(CacheResidency::Warm),
+        cold_repeats: plan.repeats(CacheResidency::Cold),
         quick: request.quick,
         summed: request.summed,
         slips: request.slips.clone(),
@@ -95,7 +97,7 @@ pub fn run(
 }
 
 /// The expected sum of a pass over each span in blocks of each size.
-fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
+fn truths(plan: &FilePlan, content: &FileContent) -> Result<Vec<ExpectedChecksum>, SysError> {
     let mut wanted: Vec<(Bytes, Bytes)> =
         plan.cells.iter().map(|cell| (cell.block_bytes, cell.span_bytes)).collect();
     wanted.sort_unstable();
@@ -107,22 +109,22 @@ fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
             let offset = index * block_bytes.0 + sampled(index, block) as u64;
             checksum = checksum.wrapping_add(content.word(offset)?);
         }
-        Ok(Truth { block_bytes, span_bytes, checksum })
+        Ok(ExpectedChecksum { block_bytes, span_bytes, checksum })
     };
     wanted.into_iter().map(truth).collect()
 }
 
-struct Session<'a, 'c> {
-    plan: &'a Plan,
-    cache: Cache<'a>,
-    launcher: &'a Launcher,
-    rounds: Rounds<'c, Cell>,
+struct FileBenchSession<'a, 'c> {
+    plan: &'a FilePlan,
+    cache: FilePageCache<'a>,
+    launcher: &'a HelperLauncher,
+    rounds: BenchRounds<'c, FileCell>,
     refills: u32,
 }
 
-impl Session<'_, '_> {
-    fn go_through(&mut self, points: &mut [Point], residency: Residency) {
-        let of = |point: &Point| point.cell.residency == residency;
+impl FileBenchSession<'_, '_> {
+    fn go_through(&mut self, points: &mut [FilePoint], residency: CacheResidency) {
+        let of = |point: &FilePoint| point.cell.residency == residency;
         for repeat in 0..self.plan.repeats(residency) {
             let order = (0..points.len()).filter(|at| of(&points[*at])).collect();
             for index in self.rounds.shuffle(order) {
@@ -132,7 +134,7 @@ impl Session<'_, '_> {
     }
 
     /// One process of a point. A point that failed is skipped.
-    fn repeat(&mut self, point: &mut Point, repeat: u32) {
+    fn repeat(&mut self, point: &mut FilePoint, repeat: u32) {
         self.rounds.show(&point.cell);
         if point.refused.is_some() {
             return;
@@ -147,7 +149,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Outcome, PriceError> {
+    fn read(&mut self, cell: &FileCell, repeat: u32) -> Result<FileOutcome, PriceError> {
         for _ in 0..=AGAIN {
             self.rounds.check()?;
             let task = self.task(cell, repeat);
@@ -162,9 +164,9 @@ impl Session<'_, '_> {
     }
 
     /// The same order for all cells of a round, another in the next.
-    fn task(&self, cell: &Cell, repeat: u32) -> Task {
+    fn task(&self, cell: &FileCell, repeat: u32) -> FileTask {
         let request = &self.plan.request;
-        Task {
+        FileTask {
             cell: *cell,
             slips: request.slips.clone(),
             summed: request.summed,

@@ -2,28 +2,28 @@
 //! the clock starts). Also the erroneous orders of the published benchmark.
 
 use super::account::mix;
-use pagewise_model::bench::file::{Cell, Slip};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{BenchmarkFlaw, FileCell};
+use pagewise_model::bench::tlb::AccessOrder;
 use std::ops::Range;
 
 /// The blocks of a pass, in their order.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Blocks {
+pub(super) enum BlockSequence {
     /// By address, this many blocks.
     Sequential(usize),
     Listed(Vec<u32>),
 }
 
-impl Blocks {
+impl BlockSequence {
     /// The blocks of `cell`, in the order of this seed, with the errors that were asked for.
-    pub(super) fn new(cell: &Cell, slips: &[Slip], seed: u64) -> Self {
-        let has = |slip: Slip| slips.contains(&slip) && slip.changes(cell);
+    pub(super) fn new(cell: &FileCell, slips: &[BenchmarkFlaw], seed: u64) -> Self {
+        let has = |slip: BenchmarkFlaw| slips.contains(&slip) && slip.changes(cell);
         let all = usize::try_from(cell.blocks()).unwrap_or(usize::MAX);
-        let taken = if has(Slip::ShortLoop) { all / 2 } else { all };
+        let taken = if has(BenchmarkFlaw::ShortLoop) { all / 2 } else { all };
         let mut listed = match cell.order {
-            Order::Sequential => return Self::Sequential(taken),
-            Order::Random if has(Slip::Replacement) => drawn(all, seed),
-            Order::Random => permuted(all, seed),
+            AccessOrder::Sequential => return Self::Sequential(taken),
+            AccessOrder::Random if has(BenchmarkFlaw::Replacement) => drawn(all, seed),
+            AccessOrder::Random => permuted(all, seed),
         };
         listed.truncate(taken);
         Self::Listed(listed)
@@ -84,14 +84,17 @@ fn drawn(count: usize, seed: u64) -> Vec<u32> {
 mod tests {
     use super::*;
     use pagewise_model::Bytes;
-    use pagewise_model::bench::file::{Arm, Part};
+    use pagewise_model::bench::file::{FileBenchPart, ReadWay};
     use std::collections::BTreeSet;
 
-    fn cell(order: Order) -> Cell {
-        Cell { order, ..Cell::plain(Part::Blocks, Arm::Map, Bytes(512), Bytes(512 * 1001)) }
+    fn cell(order: AccessOrder) -> FileCell {
+        FileCell {
+            order,
+            ..FileCell::plain(FileBenchPart::Blocks, ReadWay::Map, Bytes(512), Bytes(512 * 1001))
+        }
     }
 
-    fn taken(blocks: &Blocks, threads: usize) -> Vec<u64> {
+    fn taken(blocks: &BlockSequence, threads: usize) -> Vec<u64> {
         let mut all = Vec::new();
         for thread in 0..threads {
             let share = blocks.share(thread, threads);
@@ -107,36 +110,45 @@ mod tests {
 
     #[test]
     fn each_block_comes_once_whoever_takes_it() {
-        for order in Order::ALL {
-            let blocks = Blocks::new(&cell(order), &[], 5);
+        for order in AccessOrder::ALL {
+            let blocks = BlockSequence::new(&cell(order), &[], 5);
             for threads in [1, 2, 7, 1001, 2000] {
                 let all = taken(&blocks, threads);
                 let distinct: BTreeSet<u64> = all.iter().copied().collect();
                 assert_eq!((all.len(), distinct.len()), (1001, 1001), "{order:?} {threads}");
-                assert_eq!(all.is_sorted(), order == Order::Sequential, "{order:?} {threads}");
+                assert_eq!(
+                    all.is_sorted(),
+                    order == AccessOrder::Sequential,
+                    "{order:?} {threads}"
+                );
             }
         }
         assert_ne!(
-            Blocks::new(&cell(Order::Random), &[], 5),
-            Blocks::new(&cell(Order::Random), &[], 6)
+            BlockSequence::new(&cell(AccessOrder::Random), &[], 5),
+            BlockSequence::new(&cell(AccessOrder::Random), &[], 6)
         );
     }
 
     #[test]
     fn errors_are_repeated_as_they_were() {
-        let half = Blocks::new(&cell(Order::Sequential), &[Slip::ShortLoop], 5);
+        let half =
+            BlockSequence::new(&cell(AccessOrder::Sequential), &[BenchmarkFlaw::ShortLoop], 5);
         assert_eq!(taken(&half, 1), (0..500).collect::<Vec<u64>>());
-        let drawn = Blocks::new(&cell(Order::Random), &[Slip::Replacement], 5);
+        let drawn =
+            BlockSequence::new(&cell(AccessOrder::Random), &[BenchmarkFlaw::Replacement], 5);
         let distinct: BTreeSet<u64> = taken(&drawn, 1).into_iter().collect();
         assert!((580..690).contains(&distinct.len()), "{} of 1001", distinct.len());
-        let by_read = cell(Order::Sequential).by(Arm::Read);
-        assert_eq!(Blocks::new(&by_read, &[Slip::ShortLoop], 5), Blocks::Sequential(1001));
+        let by_read = cell(AccessOrder::Sequential).by(ReadWay::Read);
+        assert_eq!(
+            BlockSequence::new(&by_read, &[BenchmarkFlaw::ShortLoop], 5),
+            BlockSequence::Sequential(1001)
+        );
     }
 
     #[test]
     fn the_first_failure_ends_it() {
         let mut count = 0;
-        let blocks = Blocks::Listed(vec![4, 2, 9]);
+        let blocks = BlockSequence::Listed(vec![4, 2, 9]);
         let failed = blocks.each(0..3, |index| {
             count += 1;
             if index == 2 { Err(index) } else { Ok(()) }

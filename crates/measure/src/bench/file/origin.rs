@@ -2,18 +2,18 @@
 //!
 //! A generated file has no name (`O_TMPFILE`; otherwise it is unlinked immediately), so nothing remains,
 //! however the run ends. It is written in pieces of 64 KiB, which give the folios that copying tools leave,
-//! or as requested ([`Origin::in_pieces`]). Its words cannot be compressed (see [`super::account`]). It is
+//! or as requested ([`FileOrigin::in_pieces`]). Its words cannot be compressed (see [`super::account`]). It is
 //! written to the disk, so its pages are clean. It takes at most a quarter of the memory and half of the free
 //! disk space.
 
 use super::account::{WORD, fill, own_word};
-use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::{SysError, limits, page_size};
 use pagewise_model::Bytes;
-use pagewise_model::bench::file::Source;
+use pagewise_model::bench::file::FileSource;
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{FileState, FolioPart};
+use pagewise_model::choice::{FileState, FolioClassShare};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -34,7 +34,7 @@ const FREE_SHARE: u64 = 2;
 
 /// Why there is no file to read.
 #[derive(Debug, thiserror::Error)]
-pub enum OriginError {
+pub enum FileOriginError {
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The given file cannot be read here.
@@ -58,7 +58,7 @@ pub enum OriginError {
     Interrupted,
 }
 
-impl OriginError {
+impl FileOriginError {
     /// What to do about it.
     #[must_use]
     pub const fn help(&self) -> Option<&'static str> {
@@ -75,7 +75,7 @@ impl OriginError {
 
 /// Where the file comes from, and how large it is.
 #[derive(Debug)]
-pub enum Origin {
+pub enum FileOrigin {
     /// A generated file, not yet written.
     Own {
         /// Where it will be.
@@ -95,17 +95,21 @@ pub enum Origin {
     },
 }
 
-impl Origin {
+impl FileOrigin {
     /// A generated file in `directory`: of `wanted` bytes, or up to `usual` bytes as room permits.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn own(directory: &Path, wanted: Option<Bytes>, usual: Bytes) -> Result<Self, OriginError> {
+    pub fn own(
+        directory: &Path,
+        wanted: Option<Bytes>,
+        usual: Bytes,
+    ) -> Result<Self, FileOriginError> {
         let (most, bound_by) = room(directory)?;
         let (size, bound_by) = match wanted {
             Some(size) if size > most => {
                 let why = format!("{size} is more than {most} ({bound_by})");
-                return Err(OriginError::NoRoom { why });
+                return Err(FileOriginError::NoRoom { why });
             }
             Some(size) => (size, "as requested".to_owned()),
             None if usual <= most => (usual, "the usual size".to_owned()),
@@ -114,7 +118,7 @@ impl Origin {
         let size = Bytes(size.0 / UNIT.0 * UNIT.0);
         if size < SMALLEST {
             let why = format!("{size} ({bound_by}) is less than {SMALLEST}");
-            return Err(OriginError::NoRoom { why });
+            return Err(FileOriginError::NoRoom { why });
         }
         Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by, piece: WRITTEN_IN })
     }
@@ -144,7 +148,7 @@ impl Origin {
     ///
     /// # Errors
     /// If the page cache cannot be queried.
-    pub fn folios(&self) -> Result<FolioPart, SysError> {
+    pub fn folios(&self) -> Result<FolioClassShare, SysError> {
         match self {
             Self::Own { piece, .. } => {
                 let folios = match piece.0 {
@@ -152,13 +156,13 @@ impl Origin {
                     bytes if bytes < page_size::huge().bytes() => FolioClass::Piece,
                     _ => FolioClass::Huge,
                 };
-                Ok(FolioPart { folios, share: 1.0 })
+                Ok(FolioClassShare { folios, share: 1.0 })
             }
             Self::Given { path, size, .. } => {
-                let seen = CachedFile::open(path)?.look()?;
+                let seen = PageCacheFile::open(path)?.look()?;
                 let parts = FileState::from_cache(&seen, *size, page_size::base()).folios;
                 let most = parts.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
-                Ok(most.unwrap_or(FolioPart { folios: FolioClass::Piece, share: 1.0 }))
+                Ok(most.unwrap_or(FolioClassShare { folios: FolioClass::Piece, share: 1.0 }))
             }
         }
     }
@@ -167,8 +171,8 @@ impl Origin {
     ///
     /// # Errors
     /// When it is not a regular file, cannot be read, or is too small.
-    pub fn given(path: &Path, block: Bytes) -> Result<Self, OriginError> {
-        let unfit = |what: String, help| OriginError::Unfit {
+    pub fn given(path: &Path, block: Bytes) -> Result<Self, FileOriginError> {
+        let unfit = |what: String, help| FileOriginError::Unfit {
             path: path.display().to_string(),
             what,
             help,
@@ -209,29 +213,29 @@ impl Origin {
     ///
     /// # Errors
     /// If it cannot be written, most likely because the disk is full. Nothing of it remains then.
-    pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Content, OriginError> {
+    pub fn open(self, stop: &dyn Fn() -> bool) -> Result<FileContent, FileOriginError> {
         match self {
             Self::Given { path, file, size } => {
-                let source = Source {
+                let source = FileSource {
                     path: Some(path.display().to_string()),
                     size_bytes: size,
                     directory: None,
                     written_in_bytes: None,
                     bound_by: "its own size".to_owned(),
                 };
-                Ok(Content { file, source })
+                Ok(FileContent { file, source })
             }
             Self::Own { directory, size, bound_by, piece } => {
                 let file = nameless(&directory)?;
                 write(&file, &directory, (size, piece), stop)?;
-                let source = Source {
+                let source = FileSource {
                     path: None,
                     size_bytes: size,
                     directory: Some(directory.display().to_string()),
                     written_in_bytes: Some(piece),
                     bound_by,
                 };
-                Ok(Content { file, source })
+                Ok(FileContent { file, source })
             }
         }
     }
@@ -239,12 +243,12 @@ impl Origin {
 
 /// A file that can be read.
 #[derive(Debug)]
-pub struct Content {
+pub struct FileContent {
     pub(super) file: File,
-    pub(super) source: Source,
+    pub(super) source: FileSource,
 }
 
-impl Content {
+impl FileContent {
     /// The word at `offset`: computed for a generated file, read from a given one.
     pub(super) fn word(&self, offset: u64) -> Result<u64, SysError> {
         if self.source.path.is_none() {
@@ -257,7 +261,7 @@ impl Content {
 }
 
 /// The largest possible generated file, and what limits it.
-fn room(directory: &Path) -> Result<(Bytes, String), OriginError> {
+fn room(directory: &Path) -> Result<(Bytes, String), FileOriginError> {
     let place = directory.display();
     let free = rustix::fs::statvfs(directory)
         .map_err(|e| SysError::new("statvfs", place.to_string(), e))
@@ -302,15 +306,15 @@ fn write(
     directory: &Path,
     (size, piece): (Bytes, Bytes),
     stop: &dyn Fn() -> bool,
-) -> Result<(), OriginError> {
+) -> Result<(), FileOriginError> {
     let failed = |call| {
         let subject = format!("a file of {size} in {}", directory.display());
-        move |e: io::Error| OriginError::Sys(SysError::new(call, subject, e))
+        move |e: io::Error| FileOriginError::Sys(SysError::new(call, subject, e))
     };
     let mut bytes = vec![0; usize::try_from(piece.0).unwrap_or(usize::MAX).max(WORD)];
     for offset in (0..size.0).step_by(bytes.len()) {
         if offset % UNIT.0 == 0 && stop() {
-            return Err(OriginError::Interrupted);
+            return Err(FileOriginError::Interrupted);
         }
         bytes.truncate(usize::try_from(size.0 - offset).unwrap_or(usize::MAX));
         fill(&mut bytes, offset);
@@ -326,7 +330,7 @@ mod tests {
     use super::*;
 
     fn unfit(path: &Path, block: Bytes) -> String {
-        let error = Origin::given(path, block).expect_err("unfit");
+        let error = FileOrigin::given(path, block).expect_err("unfit");
         assert!(error.help().is_some_and(|help| help.starts_with("name a")), "{error}");
         error.to_string()
     }
@@ -342,13 +346,13 @@ mod tests {
             unfit(&dir.path().join("none"), Bytes(512)).contains("cannot be opened: No such file")
         );
         assert!(unfit(Path::new("/dev/null"), Bytes(512)).ends_with("is not a regular file"));
-        assert_eq!(Origin::given(&small, Bytes(64)).expect("read").size(), Bytes(100));
+        assert_eq!(FileOrigin::given(&small, Bytes(64)).expect("read").size(), Bytes(100));
     }
 
     #[test]
     fn a_file_of_our_own_holds_what_is_known_and_has_no_name() {
         let dir = tempfile::tempdir().expect("a directory");
-        let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+        let origin = FileOrigin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
         let content = origin.open(&|| false).expect("written");
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
         assert_eq!(content.file.metadata().expect("metadata").len(), SMALLEST.0);
@@ -366,7 +370,7 @@ mod tests {
     fn pieces_of_any_size_give_the_same_file() {
         let dir = tempfile::tempdir().expect("a directory");
         for piece in [Bytes::kib(4), Bytes::mib(3)] {
-            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let origin = FileOrigin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
             let content = origin.in_pieces(piece).open(&|| false).expect("written");
             assert_eq!(content.source.written_in_bytes, Some(piece));
             assert_eq!(content.file.metadata().expect("metadata").len(), SMALLEST.0);
@@ -380,24 +384,25 @@ mod tests {
     fn folios_are_those_that_it_is_written_in_or_lies_on() {
         let dir = tempfile::tempdir().expect("a directory");
         for folios in FolioClass::ALL {
-            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let origin = FileOrigin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
             let part = origin.on(folios).folios().expect("as it will be");
             assert_eq!((part.folios, part.share), (folios, 1.0));
         }
         let path = dir.path().join("given");
         std::fs::write(&path, vec![1; 1 << 20]).expect("written");
-        let part = Origin::given(&path, UNIT).expect("read").folios().expect("looked at");
+        let part = FileOrigin::given(&path, UNIT).expect("read").folios().expect("looked at");
         assert!(part.folios != FolioClass::Huge && part.share > 0.5, "{part:?}");
     }
 
     #[test]
     fn what_has_no_room_says_what_binds() {
         let dir = tempfile::tempdir().expect("a directory");
-        let large = Origin::own(dir.path(), Some(Bytes(1 << 60)), SMALLEST).expect_err("too large");
+        let large =
+            FileOrigin::own(dir.path(), Some(Bytes(1 << 60)), SMALLEST).expect_err("too large");
         assert!(large.to_string().contains("1048576 TiB is more than"), "{large}");
-        let small = Origin::own(dir.path(), Some(Bytes(1)), SMALLEST).expect_err("too small");
+        let small = FileOrigin::own(dir.path(), Some(Bytes(1)), SMALLEST).expect_err("too small");
         assert!(small.to_string().contains("0 B (as requested) is less than 8.0 MiB"), "{small}");
-        assert!(Origin::own(Path::new("/no/such/place"), None, SMALLEST).is_err());
+        assert!(FileOrigin::own(Path::new("/no/such/place"), None, SMALLEST).is_err());
     }
 
     #[test]
@@ -411,6 +416,6 @@ mod tests {
             "{error}"
         );
         let stopped = write(&full, Path::new("/dev"), asked, &|| true);
-        assert!(matches!(stopped, Err(OriginError::Interrupted)));
+        assert!(matches!(stopped, Err(FileOriginError::Interrupted)));
     }
 }

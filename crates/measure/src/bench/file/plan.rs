@@ -1,11 +1,13 @@
 //! What will be read, cell by cell, and how long it takes. Known before a file is written or a process is
 //! started.
 
-use crate::bench::frame::Cost;
+use crate::bench::frame::BenchCost;
 use crate::error::PriceError;
 use pagewise_kernel::{affinity, page_size};
-use pagewise_model::bench::file::{Arm, Cell, Part, Residency, Slip};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{
+    BenchmarkFlaw, CacheResidency, FileBenchPart, FileCell, ReadWay,
+};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Nanos, PageSize};
 
 /// Time of a process in addition to its reading: start, preparation, checking the cache.
@@ -33,20 +35,20 @@ const CENTRE: Bytes = Bytes::kib(16);
 /// Most bytes of a pass of the parts that look at one thing each.
 const PART_SPAN: Bytes = Bytes::mib(256);
 /// Ways of these parts: one of each kind.
-const PASSES: [Arm; 4] = [Arm::Read, Arm::Map, Arm::MapPopulate, Arm::Place];
-const BUFFERS: [Arm; 2] = [Arm::Read, Arm::Map];
-const THREADS: [Arm; 4] = [Arm::Read, Arm::Pread, Arm::Map, Arm::Place];
+const PASSES: [ReadWay; 4] = [ReadWay::Read, ReadWay::Map, ReadWay::MapPopulate, ReadWay::Place];
+const BUFFERS: [ReadWay; 2] = [ReadWay::Read, ReadWay::Map];
+const THREADS: [ReadWay; 4] = [ReadWay::Read, ReadWay::Pread, ReadWay::Map, ReadWay::Place];
 
 #[derive(Debug, Clone)]
-pub struct Request {
-    pub parts: Vec<Part>,
+pub struct FileBenchRequest {
+    pub parts: Vec<FileBenchPart>,
     /// Ways to read.
-    pub arms: Vec<Arm>,
+    pub arms: Vec<ReadWay>,
     /// Sizes of blocks, multiples of 512 bytes.
     pub blocks: Vec<Bytes>,
-    pub orders: Vec<Order>,
+    pub orders: Vec<AccessOrder>,
     /// Where the bytes are before each sample.
-    pub residencies: Vec<Residency>,
+    pub residencies: Vec<CacheResidency>,
     /// Most bytes of a cold pass.
     pub cold_bytes: Bytes,
     /// Passes of the part about them.
@@ -56,7 +58,7 @@ pub struct Request {
     /// Processes of each warm cell. Cold cells get half as many.
     pub repeats: u32,
     /// Errors of the published benchmark to repeat.
-    pub slips: Vec<Slip>,
+    pub slips: Vec<BenchmarkFlaw>,
     /// All bytes of each copied block are added up.
     pub summed: bool,
     /// A cap of some seconds.
@@ -65,16 +67,16 @@ pub struct Request {
     pub seed: u64,
 }
 
-impl Request {
+impl FileBenchRequest {
     /// The published study's cells, and the three parts around its middle.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
         Self {
-            parts: Part::ALL.to_vec(),
-            arms: Arm::ALL.to_vec(),
+            parts: FileBenchPart::ALL.to_vec(),
+            arms: ReadWay::ALL.to_vec(),
             blocks: [4, 8, 16].map(Bytes::kib).to_vec(),
-            orders: Order::ALL.to_vec(),
-            residencies: vec![Residency::Warm, Residency::Cold],
+            orders: AccessOrder::ALL.to_vec(),
+            residencies: vec![CacheResidency::Warm, CacheResidency::Cold],
             cold_bytes: Bytes::mib(16),
             passes: 8,
             threads: Vec::new(),
@@ -90,7 +92,7 @@ impl Request {
     #[must_use]
     pub fn short(seed: u64) -> Self {
         Self {
-            parts: vec![Part::Blocks, Part::Passes],
+            parts: vec![FileBenchPart::Blocks, FileBenchPart::Passes],
             blocks: [4, 16].map(Bytes::kib).to_vec(),
             cold_bytes: Bytes::mib(4),
             passes: 4,
@@ -103,9 +105,9 @@ impl Request {
 
 /// A plan for this machine and a file.
 #[derive(Debug)]
-pub struct Plan {
-    pub(super) request: Request,
-    pub(super) cells: Vec<Cell>,
+pub struct FilePlan {
+    pub(super) request: FileBenchRequest,
+    pub(super) cells: Vec<FileCell>,
     pub(super) cpus: Vec<u32>,
     pub(super) page: PageSize,
     size: Bytes,
@@ -114,18 +116,22 @@ pub struct Plan {
     pub(super) cap: Option<Nanos>,
 }
 
-impl Plan {
+impl FilePlan {
     /// The requested plan for a file of `size` bytes. `written` if the file is generated and written first.
     ///
     /// # Errors
     /// If nothing of it can be read here.
-    pub fn new(mut request: Request, size: Bytes, written: bool) -> Result<Self, PriceError> {
+    pub fn new(
+        mut request: FileBenchRequest,
+        size: Bytes,
+        written: bool,
+    ) -> Result<Self, PriceError> {
         if request.threads.is_empty() {
             let cpus = affinity::get(0)?.len();
             request.threads = doubled(u32::try_from(cpus).unwrap_or(u32::MAX));
         }
         let cells = cells(&request, size, page_size::base());
-        if cells.is_empty() && !request.parts.contains(&Part::Copies) {
+        if cells.is_empty() && !request.parts.contains(&FileBenchPart::Copies) {
             let why = "none of the chosen ways supports these orders and parts";
             return Err(PriceError::Unavailable(format!("nothing to read: {why}")));
         }
@@ -135,8 +141,8 @@ impl Plan {
 
     /// A plan of these cells.
     pub(super) fn with_cells(
-        request: Request,
-        cells: Vec<Cell>,
+        request: FileBenchRequest,
+        cells: Vec<FileCell>,
         size: Bytes,
     ) -> Result<Self, PriceError> {
         let cpus = affinity::get(0)?;
@@ -144,16 +150,16 @@ impl Plan {
     }
 
     /// Processes of one cell.
-    pub(super) const fn repeats(&self, residency: Residency) -> u32 {
+    pub(super) const fn repeats(&self, residency: CacheResidency) -> u32 {
         match residency {
-            Residency::Warm => self.request.repeats,
-            Residency::Cold => self.request.repeats.div_ceil(2),
+            CacheResidency::Warm => self.request.repeats,
+            CacheResidency::Cold => self.request.repeats.div_ceil(2),
         }
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
-        let times = |cell: &Cell| u64::from(self.repeats(cell.residency));
+    pub fn cost(&self) -> BenchCost {
+        let times = |cell: &FileCell| u64::from(self.repeats(cell.residency));
         let reading: u64 =
             self.cells.iter().map(|cell| time(cell).0.saturating_mul(times(cell))).sum();
         let writing = if self.written { per(self.size, WRITTEN_PER_S).0 } else { 0 };
@@ -161,8 +167,8 @@ impl Plan {
         let patient =
             if about < USUAL { USUAL } else { Nanos(about.0.saturating_add(about.0 / 2)) };
         let cap = if self.request.quick { QUICK } else { patient };
-        let are_prices = self.request.parts.contains(&Part::Prices);
-        Cost {
+        let are_prices = self.request.parts.contains(&FileBenchPart::Prices);
+        BenchCost {
             points: self.cells.len() as u64,
             samples: self.cells.iter().map(times).sum(),
             about_ns: about,
@@ -172,7 +178,7 @@ impl Plan {
     }
 
     /// The share of the time that cells of a residency should have.
-    pub(super) fn share(&self, residency: Residency) -> f64 {
+    pub(super) fn share(&self, residency: CacheResidency) -> f64 {
         let of = |is_all: bool| -> f64 {
             let cells = self.cells.iter().filter(|cell| is_all || cell.residency == residency);
             let times =
@@ -195,15 +201,15 @@ fn doubled(most: u32) -> Vec<u32> {
 }
 
 /// About the time of one process.
-fn time(cell: &Cell) -> Nanos {
+fn time(cell: &FileCell) -> Nanos {
     let bytes = cell.total_bytes();
     let (order, blocks) = match cell.order {
-        Order::Random => (PLACED.0.saturating_mul(cell.blocks()), cell.blocks()),
-        Order::Sequential => (0, 0),
+        AccessOrder::Random => (PLACED.0.saturating_mul(cell.blocks()), cell.blocks()),
+        AccessOrder::Sequential => (0, 0),
     };
     let reading = match cell.residency {
-        Residency::Warm => per(bytes, WARM_PER_S),
-        Residency::Cold => {
+        CacheResidency::Warm => per(bytes, WARM_PER_S),
+        CacheResidency::Cold => {
             per(bytes, COLD_PER_S) + Nanos(COLD_BLOCK.0.saturating_mul(blocks / COLD_ALONE))
         }
     };
@@ -215,15 +221,15 @@ const fn per(bytes: Bytes, per_s: u64) -> Nanos {
 }
 
 /// All cells for a file of `size` bytes, in display order.
-fn cells(request: &Request, size: Bytes, page: PageSize) -> Vec<Cell> {
+fn cells(request: &FileBenchRequest, size: Bytes, page: PageSize) -> Vec<FileCell> {
     let mut cells = Vec::new();
     for part in &request.parts {
         match part {
-            Part::Blocks => cells.extend(blocks(request, size)),
-            Part::Passes => cells.extend(passes(request, size)),
-            Part::Buffers => cells.extend(buffers(request, size, page)),
-            Part::Threads => cells.extend(threads(request, size)),
-            Part::Copies | Part::Prices => {}
+            FileBenchPart::Blocks => cells.extend(blocks(request, size)),
+            FileBenchPart::Passes => cells.extend(passes(request, size)),
+            FileBenchPart::Buffers => cells.extend(buffers(request, size, page)),
+            FileBenchPart::Threads => cells.extend(threads(request, size)),
+            FileBenchPart::Copies | FileBenchPart::Prices => {}
         }
     }
     cells.retain(|cell| cell.blocks() > 0);
@@ -239,15 +245,15 @@ const fn span(size: Bytes, most: Bytes, block: Bytes) -> Bytes {
     }
 }
 
-fn blocks(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
+fn blocks(request: &FileBenchRequest, size: Bytes) -> impl Iterator<Item = FileCell> {
     let whole = move |residency, block_bytes| match residency {
-        Residency::Warm => span(size, size, block_bytes),
-        Residency::Cold => span(size, request.cold_bytes, block_bytes),
+        CacheResidency::Warm => span(size, size, block_bytes),
+        CacheResidency::Cold => span(size, request.cold_bytes, block_bytes),
     };
-    let cell = move |residency, order, block_bytes, arm| Cell {
+    let cell = move |residency, order, block_bytes, arm| FileCell {
         order,
         residency,
-        ..Cell::plain(Part::Blocks, arm, block_bytes, whole(residency, block_bytes))
+        ..FileCell::plain(FileBenchPart::Blocks, arm, block_bytes, whole(residency, block_bytes))
     };
     let mut all = Vec::new();
     for residency in &request.residencies {
@@ -263,41 +269,47 @@ fn blocks(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
 }
 
 /// One cell in the middle: warm, in order, one pass.
-fn middle(request: &Request, size: Bytes, part: Part, arm: Arm) -> Cell {
+fn middle(request: &FileBenchRequest, size: Bytes, part: FileBenchPart, arm: ReadWay) -> FileCell {
     let distance = |block: &&Bytes| block.0.abs_diff(CENTRE.0);
     let block_bytes = request.blocks.iter().min_by_key(distance).copied().unwrap_or(CENTRE);
-    Cell::plain(part, arm, block_bytes, span(size, PART_SPAN, block_bytes))
+    FileCell::plain(part, arm, block_bytes, span(size, PART_SPAN, block_bytes))
 }
 
 /// Those of `arms` that were asked for.
-fn chosen(request: &Request, arms: &[Arm]) -> Vec<Arm> {
+fn chosen(request: &FileBenchRequest, arms: &[ReadWay]) -> Vec<ReadWay> {
     arms.iter().copied().filter(|arm| request.arms.contains(arm)).collect()
 }
 
-fn passes(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
-    let cell =
-        move |arm| Cell { passes: request.passes, ..middle(request, size, Part::Passes, arm) };
+fn passes(request: &FileBenchRequest, size: Bytes) -> impl Iterator<Item = FileCell> {
+    let cell = move |arm| FileCell {
+        passes: request.passes,
+        ..middle(request, size, FileBenchPart::Passes, arm)
+    };
     chosen(request, &PASSES).into_iter().map(cell)
 }
 
 /// Four places within a page, in memory that is used again and in fresh memory.
-fn buffers(request: &Request, size: Bytes, page: PageSize) -> impl Iterator<Item = Cell> {
+fn buffers(
+    request: &FileBenchRequest,
+    size: Bytes,
+    page: PageSize,
+) -> impl Iterator<Item = FileCell> {
     let offsets = [0, 16, 64, page.bytes() - 1].map(Bytes);
     let ways = chosen(request, &BUFFERS).into_iter().flat_map(|arm| [(arm, false), (arm, true)]);
     ways.flat_map(move |(arm, fresh)| {
-        offsets.map(|offset_bytes| Cell {
+        offsets.map(|offset_bytes| FileCell {
             fresh,
             offset_bytes,
-            ..middle(request, size, Part::Buffers, arm)
+            ..middle(request, size, FileBenchPart::Buffers, arm)
         })
     })
 }
 
-fn threads(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
+fn threads(request: &FileBenchRequest, size: Bytes) -> impl Iterator<Item = FileCell> {
     chosen(request, &THREADS).into_iter().flat_map(move |arm| {
-        request.threads.iter().map(move |threads| Cell {
+        request.threads.iter().map(move |threads| FileCell {
             threads: *threads,
-            ..middle(request, size, Part::Threads, arm)
+            ..middle(request, size, FileBenchPart::Threads, arm)
         })
     })
 }
@@ -308,27 +320,29 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(Request::usual(1), Bytes::mib(512), true).expect("CPUs");
+        let plan = FilePlan::new(FileBenchRequest::usual(1), Bytes::mib(512), true).expect("CPUs");
         let cost = plan.cost();
         assert_eq!((cost.memory_bytes, cost.points as usize), (Bytes::mib(512), plan.cells.len()));
         assert!(cost.samples > 4 * cost.points && cost.samples < 5 * cost.points, "{cost:?}");
         assert!(cost.about_ns > Nanos::secs(20) && cost.about_ns < cost.cap_ns, "{cost:?}");
         assert!(cost.cap_ns < Nanos::secs(160), "{cost:?}");
-        let short = Plan::new(Request::short(1), Bytes::mib(128), true).expect("CPUs").cost();
+        let short =
+            FilePlan::new(FileBenchRequest::short(1), Bytes::mib(128), true).expect("CPUs").cost();
         assert!(short.cap_ns < Nanos::secs(20) && short.about_ns < cost.about_ns, "{short:?}");
-        let shares = [Residency::Warm, Residency::Cold].map(|residency| plan.share(residency));
+        let shares =
+            [CacheResidency::Warm, CacheResidency::Cold].map(|residency| plan.share(residency));
         assert!(shares[0] > 0.0 && (shares[0] + shares[1] - 1.0).abs() < 1e-9, "{shares:?}");
     }
 
     #[test]
     fn nothing_is_no_plan() {
-        let only = Request {
-            parts: vec![Part::Blocks],
-            arms: vec![Arm::Readv],
-            orders: vec![Order::Random],
-            ..Request::usual(1)
+        let only = FileBenchRequest {
+            parts: vec![FileBenchPart::Blocks],
+            arms: vec![ReadWay::Readv],
+            orders: vec![AccessOrder::Random],
+            ..FileBenchRequest::usual(1)
         };
-        let error = Plan::new(only, Bytes::mib(64), true).expect_err("nothing").to_string();
+        let error = FilePlan::new(only, Bytes::mib(64), true).expect_err("nothing").to_string();
         assert!(error.contains("nothing to read"), "{error}");
     }
 
@@ -340,17 +354,17 @@ mod tests {
 
     #[test]
     fn more_threads_than_cpus_share_them() {
-        let plan = Plan::new(Request::usual(1), Bytes::mib(64), false).expect("CPUs");
+        let plan = FilePlan::new(FileBenchRequest::usual(1), Bytes::mib(64), false).expect("CPUs");
         let seats = plan.seats(9);
         assert_eq!(seats.len(), 9);
         assert!(seats.iter().all(|cpu| plan.cpus.contains(cpu)));
     }
 
-    fn request() -> Request {
-        Request { threads: vec![1, 2], ..Request::usual(3) }
+    fn request() -> FileBenchRequest {
+        FileBenchRequest { threads: vec![1, 2], ..FileBenchRequest::usual(3) }
     }
 
-    fn all(request: &Request, size: Bytes) -> Vec<Cell> {
+    fn all(request: &FileBenchRequest, size: Bytes) -> Vec<FileCell> {
         cells(request, size, PageSize::BASE_4K)
     }
 
@@ -360,8 +374,11 @@ mod tests {
         let of = |part| cells.iter().filter(move |cell| cell.part == part).count();
         // Three blocks: all ways in order, all but readv at random. Ways that bypass the cache have only cold
         // cells.
-        assert_eq!(of(Part::Blocks), 3 * (15 + 14 + 16 + 15));
-        assert_eq!((of(Part::Passes), of(Part::Buffers), of(Part::Threads)), (4, 2 * 2 * 4, 4 * 2));
+        assert_eq!(of(FileBenchPart::Blocks), 3 * (15 + 14 + 16 + 15));
+        assert_eq!(
+            (of(FileBenchPart::Passes), of(FileBenchPart::Buffers), of(FileBenchPart::Threads)),
+            (4, 2 * 2 * 4, 4 * 2)
+        );
         for (at, cell) in cells.iter().enumerate() {
             assert!(!cells[..at].contains(cell), "{cell:?} comes twice");
             assert!(cell.span_bytes <= Bytes::gib(1) && cell.blocks() > 0, "{cell:?}");
@@ -370,7 +387,7 @@ mod tests {
 
     #[test]
     fn passes_are_whole_blocks_of_what_there_is() {
-        let own = Request { blocks: vec![Bytes::kib(8), Bytes::mib(1)], ..request() };
+        let own = FileBenchRequest { blocks: vec![Bytes::kib(8), Bytes::mib(1)], ..request() };
         let cells = all(&own, Bytes(20_000));
         assert!(cells.iter().all(|cell| cell.span_bytes == Bytes::kib(16)), "{cells:?}");
         assert!(cells.iter().all(|cell| cell.block_bytes == Bytes::kib(8)), "one is too large");
@@ -380,15 +397,15 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for() {
-        let some = Request {
-            parts: vec![Part::Buffers, Part::Passes],
-            arms: vec![Arm::Map, Arm::MapRandom],
+        let some = FileBenchRequest {
+            parts: vec![FileBenchPart::Buffers, FileBenchPart::Passes],
+            arms: vec![ReadWay::Map, ReadWay::MapRandom],
             passes: 5,
             ..request()
         };
         let cells = all(&some, Bytes::mib(64));
         assert_eq!(cells.len(), 8 + 1);
-        assert!(cells.iter().all(|cell| cell.arm == Arm::Map));
+        assert!(cells.iter().all(|cell| cell.arm == ReadWay::Map));
         assert_eq!(cells.iter().filter(|cell| cell.passes == 5).count(), 1);
     }
 }

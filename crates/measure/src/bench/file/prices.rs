@@ -6,24 +6,24 @@
 //! its file position, is compared with `pread` at the smallest block size. The file is as large as the one to
 //! be read, so that caches hold the same share of both. At random order a quarter of the file is read as
 //! well, which shows the worth of that share. The file lies in the cache on folios of the same class
-//! ([`Origin::folios`]): a huge page is mapped by one entry and found by one lookup.
+//! ([`FileOrigin::folios`]): a huge page is mapped by one entry and found by one lookup.
 //! `pagewise_judge::bench::file` derives the prices. A call that does nothing else measures entering and
 //! leaving the kernel.
 
-use super::plan::{Plan, Request};
+use super::plan::{FileBenchRequest, FilePlan};
 use crate::error::PriceError;
-use crate::prices::process::Syscall;
-use crate::sample::Series;
+use crate::prices::process::SyscallProbe;
+use crate::sample::ProbeSeries;
 use pagewise_kernel::affinity;
-use pagewise_model::bench::file::{Arm, Cell, Part};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{FileBenchPart, FileCell, ReadWay};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// The sizes of blocks.
 const LARGEST: Bytes = Bytes::kib(64);
 const BLOCKS: [Bytes; 4] = [Bytes::kib(4), Bytes::kib(8), Bytes::kib(16), LARGEST];
 /// Ways, and the passes of each.
-const WAYS: [(Arm, u32); 3] = [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2)];
+const WAYS: [(ReadWay, u32); 3] = [(ReadWay::Pread, 1), (ReadWay::Map, 2), (ReadWay::Place, 2)];
 /// Processes of each cell, and of the short form. About as many as of the explained cells, because the
 /// minimum of more processes is lower.
 const REPEATS: u32 = 4;
@@ -42,43 +42,43 @@ pub fn price_file(size: Bytes) -> Bytes {
     size.clamp(LEAST, MOST)
 }
 
-impl Plan {
+impl FilePlan {
     /// The cells of the prices, over a file of `size` bytes.
     ///
     /// # Errors
     /// When no CPU is available.
     pub fn prices(seed: u64, size: Bytes, quick: bool) -> Result<Self, PriceError> {
         let (usual, repeats) = match quick {
-            true => (Request::short(seed), QUICK_REPEATS),
-            false => (Request::usual(seed), REPEATS),
+            true => (FileBenchRequest::short(seed), QUICK_REPEATS),
+            false => (FileBenchRequest::usual(seed), REPEATS),
         };
-        let request = Request { parts: vec![Part::Prices], repeats, ..usual };
+        let request = FileBenchRequest { parts: vec![FileBenchPart::Prices], repeats, ..usual };
         Self::with_cells(request, cells(size), size)
     }
 }
 
-fn cells(size: Bytes) -> Vec<Cell> {
+fn cells(size: Bytes) -> Vec<FileCell> {
     let spans = [
-        (Order::Sequential, size),
-        (Order::Random, size),
-        (Order::Random, Bytes(size.0 / QUARTER)),
+        (AccessOrder::Sequential, size),
+        (AccessOrder::Random, size),
+        (AccessOrder::Random, Bytes(size.0 / QUARTER)),
     ];
     let mut cells = Vec::new();
     for (order, span) in spans {
         let whole = Bytes(span.0 / LARGEST.0 * LARGEST.0);
         for block_bytes in BLOCKS {
-            let cell = |(arm, passes)| Cell {
+            let cell = |(arm, passes)| FileCell {
                 order,
                 passes,
-                ..Cell::plain(Part::Prices, arm, block_bytes, whole)
+                ..FileCell::plain(FileBenchPart::Prices, arm, block_bytes, whole)
             };
             cells.extend(WAYS.map(cell));
-            if order == Order::Sequential && block_bytes == LARGEST {
-                cells.push(Cell { fresh: true, ..cell((Arm::Pread, 1)) });
-                cells.push(cell((Arm::MapPopulate, 1)));
+            if order == AccessOrder::Sequential && block_bytes == LARGEST {
+                cells.push(FileCell { fresh: true, ..cell((ReadWay::Pread, 1)) });
+                cells.push(cell((ReadWay::MapPopulate, 1)));
             }
             if span == size && block_bytes == BLOCKS[0] {
-                cells.push(cell((Arm::Read, 1)));
+                cells.push(cell((ReadWay::Read, 1)));
             }
         }
     }
@@ -96,7 +96,7 @@ pub fn entry_price() -> Fact<Measured> {
 fn measure_entry() -> Result<Measured, PriceError> {
     let cpus = affinity::get(0)?;
     affinity::set(0, cpus.get(..1).unwrap_or_default())?;
-    let mut series = Series::start(Ok(Syscall));
+    let mut series = ProbeSeries::start(Ok(SyscallProbe));
     (0..ENTRIES).for_each(|_| series.step());
     series.finish()
 }
@@ -113,9 +113,9 @@ mod tests {
         let of = |order, span| {
             cells.iter().filter(move |cell| cell.order == order && cell.span_bytes == span)
         };
-        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 15);
-        assert_eq!(of(Order::Random, Bytes::mib(1)).count(), 13);
-        assert_eq!(of(Order::Random, Bytes::kib(256)).count(), 12);
+        assert_eq!(of(AccessOrder::Sequential, Bytes::mib(1)).count(), 15);
+        assert_eq!(of(AccessOrder::Random, Bytes::mib(1)).count(), 13);
+        assert_eq!(of(AccessOrder::Random, Bytes::kib(256)).count(), 12);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! One cell in one fresh process: started, readied, the cache brought into its state, set off, heard until a
 //! deadline.
 
-use super::reader::{Task, Word};
-use super::state::Cache;
+use super::reader::{FileTask, Word};
+use super::state::FilePageCache;
 use crate::error::PriceError;
-use crate::helper::{Helper, Launcher, Patience, wait_any};
+use crate::helper::{BenchDeadline, BenchProcess, HelperLauncher, wait_any};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_model::bench::file::{Pace, Proof, Residency, Sample};
+use pagewise_model::bench::file::{CacheProof, CacheResidency, FileSample, UndisturbedPace};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -16,28 +16,28 @@ const STUCK: Nanos = Nanos::secs(120);
 
 /// The result of one process.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct FileOutcome {
     /// The sample, its numbers still to be given.
-    pub(super) sample: Sample,
+    pub(super) sample: FileSample,
     /// Its pace, with one thread.
-    pub(super) pace: Option<Pace>,
+    pub(super) pace: Option<UndisturbedPace>,
     /// The cache had lost part of the file, which was read in again.
     pub(super) filled: bool,
 }
 
 /// Runs one process.
 pub(super) fn run(
-    launcher: &Launcher,
-    cache: &Cache<'_>,
-    task: Task,
+    launcher: &HelperLauncher,
+    cache: &FilePageCache<'_>,
+    task: FileTask,
     stop: &dyn Fn() -> bool,
-) -> Result<Outcome, PriceError> {
+) -> Result<FileOutcome, PriceError> {
     let residency = task.cell.residency;
     let file = cache.file.as_fd().try_clone_to_owned();
     let file = file.map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
-    let mut helper: Helper<Word> = Helper::start(launcher, file, None)?;
+    let mut helper: BenchProcess<Word> = BenchProcess::start(launcher, file, None)?;
     helper.line.say(&Word::Task(Box::new(task)))?;
-    let patience = Patience::begin(STUCK, "it hangs", stop);
+    let patience = BenchDeadline::begin(STUCK, "it hangs", stop);
     match hear(&mut helper, patience)? {
         Word::Ready { .. } => {}
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
@@ -54,22 +54,22 @@ pub(super) fn run(
     };
     let look = clock::now();
     let after_pages = cache.count()?;
-    sample.proof = Proof {
+    sample.proof = CacheProof {
         file_pages: cache.all(),
         before_pages: reached.pages,
         after_pages,
         took_ns: before_ns + since(look),
     };
-    Ok(Outcome { sample, pace, filled: reached.filled })
+    Ok(FileOutcome { sample, pace, filled: reached.filled })
 }
 
 /// Whether a sample was read in the state that was asked for.
-pub(super) fn is_proven(sample: &Sample, residency: Residency) -> bool {
+pub(super) fn is_proven(sample: &FileSample, residency: CacheResidency) -> bool {
     match residency {
-        Residency::Warm => {
+        CacheResidency::Warm => {
             sample.proof.after_pages >= sample.proof.file_pages && sample.major_faults == 0
         }
-        Residency::Cold => sample.proof.before_pages == 0,
+        CacheResidency::Cold => sample.proof.before_pages == 0,
     }
 }
 
@@ -77,7 +77,7 @@ fn since(begin: Nanos) -> Nanos {
     Nanos(clock::now().0.saturating_sub(begin.0))
 }
 
-fn hear(helper: &mut Helper<Word>, patience: Patience<'_>) -> Result<Word, PriceError> {
+fn hear(helper: &mut BenchProcess<Word>, patience: BenchDeadline<'_>) -> Result<Word, PriceError> {
     wait_any(&[&helper.line], patience)?;
     match helper.line.hear()? {
         Some(word) => Ok(word),
@@ -99,15 +99,15 @@ fn lost(what: &'static str) -> PriceError {
 /// A cell and a task for tests.
 #[cfg(test)]
 pub(super) mod example {
-    use crate::bench::file::reader::Task;
+    use crate::bench::file::reader::FileTask;
     use pagewise_model::Bytes;
-    use pagewise_model::bench::file::{Arm, Cell, Part};
+    use pagewise_model::bench::file::{FileBenchPart, FileCell, ReadWay};
 
-    pub(in crate::bench::file) fn cell(arm: Arm) -> Cell {
-        Cell::plain(Part::Blocks, arm, Bytes(512), Bytes(512 * 64))
+    pub(in crate::bench::file) fn cell(arm: ReadWay) -> FileCell {
+        FileCell::plain(FileBenchPart::Blocks, arm, Bytes(512), Bytes(512 * 64))
     }
 
-    pub(in crate::bench::file) fn task(cell: Cell) -> Task {
-        Task { cell, slips: Vec::new(), summed: false, seed: 1, cpus: Vec::new() }
+    pub(in crate::bench::file) fn task(cell: FileCell) -> FileTask {
+        FileTask { cell, slips: Vec::new(), summed: false, seed: 1, cpus: Vec::new() }
     }
 }

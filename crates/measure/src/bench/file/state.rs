@@ -10,7 +10,7 @@
 use crate::error::PriceError;
 use pagewise_kernel::{page_cache, page_size};
 use pagewise_model::Bytes;
-use pagewise_model::bench::file::Residency;
+use pagewise_model::bench::file::CacheResidency;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -22,31 +22,31 @@ const FILL: Bytes = Bytes::mib(1);
 
 /// A file whose pages are counted.
 #[derive(Debug)]
-pub(super) struct Cache<'a> {
+pub(super) struct FilePageCache<'a> {
     pub(super) file: &'a File,
     pub(super) size: Bytes,
 }
 
 /// What was done to reach a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(super) struct ReachedCacheState {
     /// Cached pages.
     pub(super) pages: u64,
     /// Part of the file was read in.
     pub(super) filled: bool,
 }
 
-impl Cache<'_> {
+impl FilePageCache<'_> {
     /// All pages of the file.
     pub(super) fn all(&self) -> u64 {
         self.size.pages(page_size::base())
     }
 
     /// Brings the file into a state, and counts.
-    pub(super) fn bring(&self, wanted: Residency) -> Result<Reached, PriceError> {
+    pub(super) fn bring(&self, wanted: CacheResidency) -> Result<ReachedCacheState, PriceError> {
         match wanted {
-            Residency::Warm => self.warm(),
-            Residency::Cold => self.cool(),
+            CacheResidency::Warm => self.warm(),
+            CacheResidency::Cold => self.cool(),
         }
     }
 
@@ -62,10 +62,10 @@ impl Cache<'_> {
         }
     }
 
-    fn warm(&self) -> Result<Reached, PriceError> {
+    fn warm(&self) -> Result<ReachedCacheState, PriceError> {
         for tried in 0..TRIES {
             if page_cache::is_all_cached(self.file.as_fd(), self.size)? {
-                return Ok(Reached { pages: self.all(), filled: tried > 0 });
+                return Ok(ReachedCacheState { pages: self.all(), filled: tried > 0 });
             }
             self.fill()?;
         }
@@ -85,14 +85,14 @@ impl Cache<'_> {
         Ok(())
     }
 
-    fn cool(&self) -> Result<Reached, PriceError> {
+    fn cool(&self) -> Result<ReachedCacheState, PriceError> {
         let drop = || {
             page_cache::evict(self.file.as_fd())?;
             Ok::<_, PriceError>(page_cache::count(self.file.as_fd(), self.size)?.cached)
         };
         let left = page_cache::drop_until_gone(drop, |left| *left == 0)?;
         if left == 0 {
-            return Ok(Reached { pages: 0, filled: false });
+            return Ok(ReachedCacheState { pages: 0, filled: false });
         }
         Err(PriceError::Unavailable(format!(
             "{left} of {} pages stay in the page cache after POSIX_FADV_DONTNEED: another process maps \
@@ -105,7 +105,7 @@ impl Cache<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::view::View;
+    use crate::kernels::view::MappedFileView;
 
     #[test]
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
@@ -115,30 +115,30 @@ mod tests {
         let size = Bytes(20 * page - 100);
         file.set_len(size.0).expect("sized");
         file.write_all_at(&vec![1; size.0 as usize], 0).expect("written");
-        let cache = Cache { file: &file, size };
+        let cache = FilePageCache { file: &file, size };
         assert_eq!(
-            cache.bring(Residency::Warm).expect("warm"),
-            Reached { pages: 20, filled: false }
+            cache.bring(CacheResidency::Warm).expect("warm"),
+            ReachedCacheState { pages: 20, filled: false }
         );
-        match cache.bring(Residency::Cold) {
-            Ok(reached) => assert_eq!(reached, Reached { pages: 0, filled: false }),
+        match cache.bring(CacheResidency::Cold) {
+            Ok(reached) => assert_eq!(reached, ReachedCacheState { pages: 0, filled: false }),
             Err(error) => {
                 eprintln!("SKIP states_are_reached_or_say_why: {error}");
                 return;
             }
         }
         assert_eq!(
-            cache.bring(Residency::Warm).expect("warm"),
-            Reached { pages: 20, filled: true }
+            cache.bring(CacheResidency::Warm).expect("warm"),
+            ReachedCacheState { pages: 20, filled: true }
         );
         assert_eq!(cache.count().expect("counted"), 20);
-        let view = View::map(file.as_fd(), page as usize, true).expect("mapped");
-        let kept = cache.bring(Residency::Cold).expect_err("a page is mapped").to_string();
+        let view = MappedFileView::map(file.as_fd(), page as usize, true).expect("mapped");
+        let kept = cache.bring(CacheResidency::Cold).expect_err("a page is mapped").to_string();
         assert!(
             kept.contains("of 20 pages stay") && kept.contains("another process maps"),
             "{kept}"
         );
         drop(view);
-        assert!(cache.bring(Residency::Cold).is_ok());
+        assert!(cache.bring(CacheResidency::Cold).is_ok());
     }
 }

@@ -10,17 +10,17 @@
 //! So each stretch of the next larger size gets a hole of the wanted size with the opposite advice. The hole
 //! becomes a separate mapping, and nothing larger fits between the holes.
 
-use super::child::{self, Cycle, Phases, Present, Spent, spend, unmetered};
+use super::child::{self, MappingCycle, PagemapCounter, PhaseCost, SamplePhases, spend, unmetered};
 use crate::error::PriceError;
-use crate::gate::{self, AtGate};
+use crate::gate::{self, GatedThread};
 use crate::kernels::touch;
-use crate::kinds::Kinds;
-use crate::sample::Stop;
-use pagewise_kernel::region::{Pages, Region};
-use pagewise_kernel::userfault::Missing;
+use crate::kinds::PageKinds;
+use crate::sample::StopCheck;
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
+use pagewise_kernel::userfault::MissingPageServer;
 use pagewise_kernel::{SysError, affinity, clock, page_size};
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::memory::Way;
+use pagewise_model::bench::memory::MemoryBenchWay;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to make and how to touch it.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
-    pub(super) way: Way,
+pub(super) struct AnonymousJob {
+    pub(super) way: MemoryBenchWay,
     /// Whole huge pages for each thread.
     pub(super) size: Bytes,
     /// Bytes from one touch to the next.
@@ -37,19 +37,19 @@ pub(super) struct Job {
     /// One for each thread.
     pub(super) cpus: Vec<u32>,
     /// Holes that keep larger pages away.
-    pub(super) holes: Option<Holes>,
-    pub(super) kinds: Kinds,
+    pub(super) holes: Option<MappingHoles>,
+    pub(super) kinds: PageKinds,
 }
 
 /// A hole at the beginning of each stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Holes {
+pub(super) struct MappingHoles {
     pub(super) stretch: Bytes,
     pub(super) hole: Bytes,
 }
 
 /// Takes the sample on the calling thread, which is pinned to the first CPU.
-pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Phases, PriceError> {
+pub(super) fn take(job: &AnonymousJob, stop: StopCheck<'_>) -> Result<SamplePhases, PriceError> {
     stop.check()?;
     let (mut setup, region) = spend(|| make(job)).map_err(unmetered)?;
     let mut region = region?;
@@ -61,39 +61,45 @@ pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Phases, PriceError> {
     setup += worked.setup;
     let page = prove(job, &region, worked.touch.faults);
     let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
-    Ok(Phases { setup, touch: worked.touch, teardown, resident: worked.resident, page: page? })
+    Ok(SamplePhases {
+        setup,
+        touch: worked.touch,
+        teardown,
+        resident: worked.resident,
+        page: page?,
+    })
 }
 
 /// What came of the work on a mapping that is there.
 #[derive(Debug)]
-struct Worked {
+struct WorkedMapping {
     /// Filling it.
-    setup: Spent,
-    touch: Spent,
+    setup: PhaseCost,
+    touch: PhaseCost,
     /// Between the two.
     resident: Fact<Bytes>,
 }
 
-fn make(job: &Job) -> Result<Region, SysError> {
+fn make(job: &AnonymousJob) -> Result<MemoryRegion, SysError> {
     match (job.way, job.holes) {
-        (Way::Thp, _) => Region::new(job.size, Pages::Huge),
-        (Way::MapPopulate, _) => Region::populated(job.size),
+        (MemoryBenchWay::Thp, _) => MemoryRegion::new(job.size, RegionPages::Huge),
+        (MemoryBenchWay::MapPopulate, _) => MemoryRegion::populated(job.size),
         (_, Some(holes)) => {
-            let mut region = Region::new(job.size, Pages::Huge)?;
+            let mut region = MemoryRegion::new(job.size, RegionPages::Huge)?;
             let (stretch, hole) = (holes.stretch.0 as usize, holes.hole.0 as usize);
             for start in (0..region.size().0 as usize).step_by(stretch) {
                 region.advise_range(start..start + hole, Advice::LinuxNoHugepage)?;
             }
             Ok(region)
         }
-        _ => Region::new(job.size, Pages::Base),
+        _ => MemoryRegion::new(job.size, RegionPages::Base),
     }
 }
 
-fn alone(job: &Job, region: &mut Region) -> Result<Worked, PriceError> {
+fn alone(job: &AnonymousJob, region: &mut MemoryRegion) -> Result<WorkedMapping, PriceError> {
     let huge = job.kinds.huge().bytes() as usize;
-    let (setup, touch, resident) = if job.way == Way::PopulatePieces {
-        let mut sum = (Spent::default(), Spent::default());
+    let (setup, touch, resident) = if job.way == MemoryBenchWay::PopulatePieces {
+        let mut sum = (PhaseCost::default(), PhaseCost::default());
         for piece in region.as_mut_slice().chunks_mut(huge) {
             sum.0 += populate(piece)?;
             sum.1 += access(job, piece)?;
@@ -101,27 +107,27 @@ fn alone(job: &Job, region: &mut Region) -> Result<Worked, PriceError> {
         (sum.0, sum.1, Fact::missing("each piece is used before the next is populated"))
     } else {
         let setup = match job.way {
-            Way::PopulateWrite => populate(region.as_mut_slice())?,
-            Way::Willneed => {
+            MemoryBenchWay::PopulateWrite => populate(region.as_mut_slice())?,
+            MemoryBenchWay::Willneed => {
                 let (spent, done) = spend(|| region.advise(Advice::WillNeed)).map_err(unmetered)?;
                 done.map(|()| spent)?
             }
-            _ => Spent::default(),
+            _ => PhaseCost::default(),
         };
         let resident = Fact::from(region.residency().map(|found| found.rss));
         (setup, access(job, region.as_mut_slice())?, resident)
     };
-    Ok(Worked { setup, touch, resident })
+    Ok(WorkedMapping { setup, touch, resident })
 }
 
-fn populate(part: &mut [u8]) -> Result<Spent, PriceError> {
+fn populate(part: &mut [u8]) -> Result<PhaseCost, PriceError> {
     let (spent, done) = spend(|| touch::populate(part)).map_err(unmetered)?;
     done.map_err(PriceError::sys("madvise", "MADV_POPULATE_WRITE"))?;
     Ok(spent)
 }
 
 /// Touches `part`, holes left out.
-fn access(job: &Job, part: &mut [u8]) -> Result<Spent, PriceError> {
+fn access(job: &AnonymousJob, part: &mut [u8]) -> Result<PhaseCost, PriceError> {
     let touched = || match job.holes {
         None => touch::write_pages(part, job.stride),
         Some(holes) => {
@@ -136,17 +142,17 @@ fn access(job: &Job, part: &mut [u8]) -> Result<Spent, PriceError> {
 
 /// The cost of one thread's part.
 #[derive(Debug)]
-struct Share {
-    setup: Spent,
-    touch: Spent,
+struct ThreadCost {
+    setup: PhaseCost,
+    touch: PhaseCost,
 }
 
 /// All threads on their parts of `memory`.
-fn together(job: &Job, memory: &mut [u8]) -> Result<Worked, PriceError> {
+fn together(job: &AnonymousJob, memory: &mut [u8]) -> Result<WorkedMapping, PriceError> {
     let each = memory.len() / job.cpus.len();
     let parts = memory.chunks_exact_mut(each.max(1)).zip(job.cpus.iter().copied()).collect();
     let shares = gate::together(parts, |(part, cpu), at| work(job, part, cpu, at))?;
-    Ok(Worked {
+    Ok(WorkedMapping {
         setup: join(shares.iter().map(|share| share.setup)),
         touch: join(shares.iter().map(|share| share.touch)),
         resident: Fact::missing("not measured with several threads"),
@@ -154,8 +160,9 @@ fn together(job: &Job, memory: &mut [u8]) -> Result<Worked, PriceError> {
 }
 
 /// All shares together: from the first beginning to the last end.
-fn join(shares: impl Iterator<Item = Spent>) -> Spent {
-    let (mut sum, mut end) = (Spent { begin: Nanos(u64::MAX), ..Spent::default() }, Nanos(0));
+fn join(shares: impl Iterator<Item = PhaseCost>) -> PhaseCost {
+    let (mut sum, mut end) =
+        (PhaseCost { begin: Nanos(u64::MAX), ..PhaseCost::default() }, Nanos(0));
     for share in shares {
         sum += share;
         sum.begin = sum.begin.min(share.begin);
@@ -166,23 +173,32 @@ fn join(shares: impl Iterator<Item = Spent>) -> Spent {
 }
 
 /// One of several threads.
-fn work(job: &Job, part: &mut [u8], cpu: u32, at: &AtGate<'_>) -> Result<Share, PriceError> {
+fn work(
+    job: &AnonymousJob,
+    part: &mut [u8],
+    cpu: u32,
+    at: &GatedThread<'_>,
+) -> Result<ThreadCost, PriceError> {
     affinity::set(0, &[cpu])?;
     at.pass(1)?;
     let setup = match job.way {
-        Way::PopulateWrite => populate(part)?,
-        _ => Spent { begin: clock::now(), ..Spent::default() },
+        MemoryBenchWay::PopulateWrite => populate(part)?,
+        _ => PhaseCost { begin: clock::now(), ..PhaseCost::default() },
     };
     at.pass(2)?;
-    Ok(Share { setup, touch: access(job, part)? })
+    Ok(ThreadCost { setup, touch: access(job, part)? })
 }
 
 /// The size of the pages that the kernel gave. An error if the way is about another size.
-fn prove(job: &Job, region: &Region, faults: u64) -> Result<Fact<PageSize>, PriceError> {
+fn prove(
+    job: &AnonymousJob,
+    region: &MemoryRegion,
+    faults: u64,
+) -> Result<Fact<PageSize>, PriceError> {
     match job.way {
-        Way::Thp => job.kinds.prove(PageKind::Thp, region).map(Fact::Known),
-        Way::Mthp { page_bytes } => prove_by_faults(job, page_bytes, faults),
-        Way::MapPopulate => Ok(region
+        MemoryBenchWay::Thp => job.kinds.prove(PageKind::Thp, region).map(Fact::Known),
+        MemoryBenchWay::Mthp { page_bytes } => prove_by_faults(job, page_bytes, faults),
+        MemoryBenchWay::MapPopulate => Ok(region
             .proven_page()?
             .map_or_else(|| Fact::missing("pages of several sizes"), Fact::Known)),
         _ => job.kinds.prove(PageKind::Base, region).map(Fact::Known),
@@ -191,7 +207,11 @@ fn prove(job: &Job, region: &Region, faults: u64) -> Result<Fact<PageSize>, Pric
 
 /// Page sizes between base and huge do not show in `smaps`. The number of faults that filled the mapping
 /// gives their size.
-fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSize>, PriceError> {
+fn prove_by_faults(
+    job: &AnonymousJob,
+    page: PageSize,
+    faults: u64,
+) -> Result<Fact<PageSize>, PriceError> {
     let used = job.holes.map_or(job.size.0, |holes| {
         job.size.0 / holes.stretch.0.max(1) * (holes.stretch.0 - holes.hole.0)
     });
@@ -214,7 +234,11 @@ fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSi
 const SMALL: u64 = 32;
 
 /// Takes a sample of `size` on pages of a kind in a child of the calling thread, on its CPU.
-pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Phases, PriceError> {
+pub(super) fn take_copy(
+    kinds: PageKinds,
+    kind: PageKind,
+    size: Bytes,
+) -> Result<SamplePhases, PriceError> {
     let mut all = kinds.map(kind, size)?;
     all.populate()?;
     kinds.prove(kind, &all)?;
@@ -222,7 +246,7 @@ pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Pha
     few.populate()?;
     let (small, len) = (few.size().0 as usize, all.size().0 as usize);
     let (mut few, mut all) = (Some(few), Some(all));
-    let mut present = Present::new();
+    let mut present = PagemapCounter::new();
     let cycle = |wanted| {
         let memory = if wanted == small { few.take() } else { all.take() };
         write_and_unmap(memory.ok_or(Errno::INVAL)?, &mut present)
@@ -234,17 +258,20 @@ pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Pha
     Ok(cycle.taken(Fact::Known(page)))
 }
 
-fn write_and_unmap(mut memory: Region, present: &mut Present) -> Result<Cycle, Errno> {
+fn write_and_unmap(
+    mut memory: MemoryRegion,
+    present: &mut PagemapCounter,
+) -> Result<MappingCycle, Errno> {
     let len = memory.size().0 as usize;
     let page = page_size::base().bytes() as usize;
     let before = present.count(memory.as_ptr() as u64, len).ok();
     let (touch, ()) = spend(|| touch::write_pages(memory.as_mut_slice(), page))?;
     let (teardown, ()) = spend(|| drop(memory))?;
-    Ok(Cycle { touch, teardown, present: before, ..Cycle::default() })
+    Ok(MappingCycle { touch, teardown, present: before, ..MappingCycle::default() })
 }
 
 /// The pages that were copied, by the number of faults.
-fn copied_page(kinds: Kinds, size: Bytes, faults: u64) -> PageSize {
+fn copied_page(kinds: PageKinds, size: Bytes, faults: u64) -> PageSize {
     if faults > size.pages(kinds.base()) / 2 { kinds.base() } else { kinds.huge() }
 }
 
@@ -258,10 +285,14 @@ fn copied_page(kinds: Kinds, size: Bytes, faults: u64) -> PageSize {
 const PATIENCE: Nanos = Nanos::millis(5);
 
 /// Takes the sample on the calling thread, which is pinned to the first of `cpus`.
-pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<Phases, PriceError> {
+pub(super) fn take_answered(
+    kinds: PageKinds,
+    size: Bytes,
+    cpus: &[u32],
+) -> Result<SamplePhases, PriceError> {
     let make = || {
-        let region = Region::new(size, Pages::Base)?;
-        let missing = Missing::open()?;
+        let region = MemoryRegion::new(size, RegionPages::Base)?;
+        let missing = MissingPageServer::open()?;
         missing.register(region.as_ptr() as u64, region.size().0)?;
         Ok::<_, SysError>((region, missing))
     };
@@ -290,23 +321,27 @@ pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<P
     let page = region.proven_page()?;
     let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
     let page = page.map_or_else(|| Fact::missing("pages of several sizes"), Fact::Known);
-    Ok(Phases { setup, touch, teardown, resident, page })
+    Ok(SamplePhases { setup, touch, teardown, resident, page })
 }
 
 /// The work of the resolving thread.
 #[derive(Debug)]
-struct Answered {
+struct ResolverWork {
     pages: u64,
     cpu: Nanos,
 }
 
 /// Resolves faults until `over`. The descriptor is closed on every exit path.
-fn answer(missing: Missing, cpu: u32, over: &AtomicBool) -> Result<Answered, PriceError> {
+fn answer(
+    missing: MissingPageServer,
+    cpu: u32,
+    over: &AtomicBool,
+) -> Result<ResolverWork, PriceError> {
     affinity::set(0, &[cpu])?;
     let start = clock::thread_cpu();
     let mut pages = 0;
     while !over.load(Ordering::Acquire) {
         pages += u64::from(missing.answer(PATIENCE)?);
     }
-    Ok(Answered { pages, cpu: Nanos(clock::thread_cpu().0.saturating_sub(start.0)) })
+    Ok(ResolverWork { pages, cpu: Nanos(clock::thread_cpu().0.saturating_sub(start.0)) })
 }

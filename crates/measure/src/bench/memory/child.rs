@@ -7,9 +7,9 @@
 
 use crate::error::PriceError;
 use crate::kernels::usage::thread_faults;
-use pagewise_kernel::worker::Worker;
+use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, clock, page_size};
-use pagewise_model::bench::memory::Sample;
+use pagewise_model::bench::memory::MemoryBenchSample;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, pread};
@@ -23,24 +23,24 @@ const FIGURES: usize = 10;
 
 /// One mapping: made, touched, given back.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cycle {
-    pub(super) setup: Spent,
-    pub(super) touch: Spent,
-    pub(super) teardown: Spent,
+pub(super) struct MappingCycle {
+    pub(super) setup: PhaseCost,
+    pub(super) touch: PhaseCost,
+    pub(super) teardown: PhaseCost,
     /// Base pages that were mapped before the touches.
     pub(super) present: Option<u64>,
 }
 
-impl Cycle {
+impl MappingCycle {
     fn figures(&self) -> [u64; FIGURES] {
-        let three = |spent: Spent| [spent.wall.0, spent.cpu.0, spent.faults];
+        let three = |spent: PhaseCost| [spent.wall.0, spent.cpu.0, spent.faults];
         let ([a, b, c], [d, e, f]) = (three(self.setup), three(self.touch));
         let [g, h, i] = three(self.teardown);
         [a, b, c, d, e, f, g, h, i, self.present.unwrap_or(UNKNOWN)]
     }
 
     fn from_figures(figures: [u64; FIGURES]) -> Self {
-        let spent = |at: usize| Spent {
+        let spent = |at: usize| PhaseCost {
             begin: Nanos(0),
             wall: Nanos(figures[at]),
             cpu: Nanos(figures[at + 1]),
@@ -51,23 +51,23 @@ impl Cycle {
     }
 
     /// As a sample on pages of this size.
-    pub(super) fn taken(self, page: Fact<PageSize>) -> Phases {
+    pub(super) fn taken(self, page: Fact<PageSize>) -> SamplePhases {
         let base = page_size::base().bytes();
         let resident = self.present.map_or_else(
             || Fact::missing("/proc/self/pagemap could not be read"),
             |pages| Fact::Known(Bytes(pages.saturating_mul(base))),
         );
         let Self { setup, touch, teardown, .. } = self;
-        Phases { setup, touch, teardown, resident, page }
+        SamplePhases { setup, touch, teardown, resident, page }
     }
 }
 
 /// A child that runs `cycle` on request: over `small` bytes, then over `len`.
 pub(super) fn start(
-    mut cycle: impl FnMut(usize) -> Result<Cycle, Errno>,
+    mut cycle: impl FnMut(usize) -> Result<MappingCycle, Errno>,
     small: usize,
     len: usize,
-) -> Result<Worker, PriceError> {
+) -> Result<ForkedWorker, PriceError> {
     serve(move || {
         cycle(small)?;
         cycle(len).map(|last| last.figures())
@@ -77,7 +77,7 @@ pub(super) fn start(
 /// A child that does `work` on request and then returns its figures one by one.
 pub(super) fn serve<const N: usize>(
     mut work: impl FnMut() -> Result<[u64; N], Errno>,
-) -> Result<Worker, PriceError> {
+) -> Result<ForkedWorker, PriceError> {
     let mut last = [0; N];
     let serve = move |request| {
         if request == RUN {
@@ -87,11 +87,11 @@ pub(super) fn serve<const N: usize>(
         // Exact: no figure is above 2^53, except the one that means none.
         Ok(figure.and_then(|nth| last.get(nth).copied()).unwrap_or(0) as f64)
     };
-    Ok(Worker::start(serve)?)
+    Ok(ForkedWorker::start(serve)?)
 }
 
 /// Has the child work; its figures.
-pub(super) fn figures<const N: usize>(worker: &Worker) -> Result<[u64; N], PriceError> {
+pub(super) fn figures<const N: usize>(worker: &ForkedWorker) -> Result<[u64; N], PriceError> {
     worker.ask(RUN)?;
     let mut figures = [0; N];
     for (nth, figure) in (1..).zip(&mut figures) {
@@ -101,8 +101,8 @@ pub(super) fn figures<const N: usize>(worker: &Worker) -> Result<[u64; N], Price
 }
 
 /// The cycle over all, as the child went through it.
-pub(super) fn run(worker: &Worker) -> Result<Cycle, PriceError> {
-    figures(worker).map(Cycle::from_figures)
+pub(super) fn run(worker: &ForkedWorker) -> Result<MappingCycle, PriceError> {
+    figures(worker).map(MappingCycle::from_figures)
 }
 
 // Cost of a piece of work: wall time, CPU time and minor faults of the calling thread.
@@ -112,7 +112,7 @@ pub(super) fn run(worker: &Worker) -> Result<Cycle, PriceError> {
 
 /// Time and faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct PhaseCost {
     /// When it began, on the monotonic clock.
     pub(super) begin: Nanos,
     pub(super) wall: Nanos,
@@ -120,14 +120,14 @@ pub(super) struct Spent {
     pub(super) faults: u64,
 }
 
-impl Spent {
+impl PhaseCost {
     /// When it ended, if it was one piece of work.
     pub(super) fn end(&self) -> Nanos {
         self.begin + self.wall
     }
 }
 
-impl std::ops::AddAssign for Spent {
+impl std::ops::AddAssign for PhaseCost {
     fn add_assign(&mut self, other: Self) {
         self.wall += other.wall;
         self.cpu += other.cpu;
@@ -136,13 +136,13 @@ impl std::ops::AddAssign for Spent {
 }
 
 /// What `work` took, with its result.
-pub(super) fn spend<T>(work: impl FnOnce() -> T) -> Result<(Spent, T), Errno> {
+pub(super) fn spend<T>(work: impl FnOnce() -> T) -> Result<(PhaseCost, T), Errno> {
     let faults = thread_faults()?;
     let cpu = clock::thread_cpu();
     let begin = clock::now();
     let result = work();
     let end = clock::now();
-    let spent = Spent {
+    let spent = PhaseCost {
         begin,
         wall: Nanos(end.0.saturating_sub(begin.0)),
         cpu: Nanos(clock::thread_cpu().0.saturating_sub(cpu.0)),
@@ -158,20 +158,20 @@ pub(super) fn unmetered(errno: Errno) -> PriceError {
 
 /// The parts of one sample.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Phases {
-    pub(super) setup: Spent,
-    pub(super) touch: Spent,
-    pub(super) teardown: Spent,
+pub(super) struct SamplePhases {
+    pub(super) setup: PhaseCost,
+    pub(super) touch: PhaseCost,
+    pub(super) teardown: PhaseCost,
     /// Bytes mapped before the touches.
     pub(super) resident: Fact<Bytes>,
     /// The size of the pages.
     pub(super) page: Fact<PageSize>,
 }
 
-impl Phases {
+impl SamplePhases {
     /// The sample as it is saved: its repeat, its place in the order, and the size of its pages.
-    pub(super) fn sample(self, repeat: u32, place: u32) -> (Sample, Fact<PageSize>) {
-        let sample = Sample {
+    pub(super) fn sample(self, repeat: u32, place: u32) -> (MemoryBenchSample, Fact<PageSize>) {
+        let sample = MemoryBenchSample {
             repeat,
             place,
             setup_ns: self.setup.wall,
@@ -200,11 +200,11 @@ const PRESENT: u64 = 1 << 63;
 
 /// The means to count.
 #[derive(Debug)]
-pub(super) struct Present {
+pub(super) struct PagemapCounter {
     entries: Vec<u8>,
 }
 
-impl Present {
+impl PagemapCounter {
     pub(super) fn new() -> Self {
         Self { entries: vec![0; WINDOW * ENTRY] }
     }
@@ -237,19 +237,20 @@ impl Present {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_kernel::region::{Pages, Region};
+    use pagewise_kernel::region::{MemoryRegion, RegionPages};
     use pagewise_model::Bytes;
 
     #[test]
     fn figures_come_back_as_they_were() {
-        let spent = |n| Spent { begin: Nanos(0), wall: Nanos(n), cpu: Nanos(n + 1), faults: n + 2 };
+        let spent =
+            |n| PhaseCost { begin: Nanos(0), wall: Nanos(n), cpu: Nanos(n + 1), faults: n + 2 };
         let (setup, touch, teardown) = (spent(1), spent(1 << 40), spent(7));
         for present in [None, Some(0), Some(99)] {
-            let cycle = Cycle { setup, touch, teardown, present };
+            let cycle = MappingCycle { setup, touch, teardown, present };
             let mut calls = 0;
             let serve = |len| {
                 calls += 1;
-                Ok(if (calls, len) == (2, 2) { cycle } else { Cycle::default() })
+                Ok(if (calls, len) == (2, 2) { cycle } else { MappingCycle::default() })
             };
             let back = run(&start(serve, 1, 2).expect("a child")).expect("a cycle");
             assert_eq!(back.figures(), cycle.figures());
@@ -266,9 +267,9 @@ mod tests {
     #[test]
     fn what_is_touched_is_present() {
         let page = page_size::base().bytes();
-        let mut region = Region::new(Bytes(5000 * page), Pages::Base).expect("memory");
+        let mut region = MemoryRegion::new(Bytes(5000 * page), RegionPages::Base).expect("memory");
         let (address, len) = (region.as_ptr() as u64, region.size().0 as usize);
-        let mut present = Present::new();
+        let mut present = PagemapCounter::new();
         assert_eq!(present.count(address, len), Ok(0));
         assert_eq!(region.touch(Bytes(10 * page)), 500);
         assert_eq!(present.count(address, len), Ok(500));

@@ -4,14 +4,14 @@
 //! page cache. It is read once before each sample, so that all of it is cached. A fault maps the pages around
 //! it (mm/memory.c, `do_fault_around`), so there are fewer faults than pages.
 
-use super::child::{self, Cycle, Phases, Present, spend};
+use super::child::{self, MappingCycle, PagemapCounter, SamplePhases, spend};
 use crate::error::PriceError;
-use crate::kernels::mapping::Mapping;
-use crate::kernels::usage::{Usage, process};
+use crate::kernels::mapping::PlainMapping;
+use crate::kernels::usage::{ProcessUsage, process};
 use crate::prices::file::{BLOCK, create_cached};
-use pagewise_kernel::memory_group::MemoryGroup;
+use pagewise_kernel::memory_group::MemoryCgroup;
 use pagewise_kernel::{SysError, cachestat, clock, page_size};
-use pagewise_model::bench::memory::{Populated, Pressure, Way};
+use pagewise_model::bench::memory::{MemoryBenchWay, PopulatePressure, PopulatedFile};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
@@ -25,12 +25,12 @@ const SMALL: u64 = 32;
 
 /// The file of a run.
 #[derive(Debug)]
-pub(super) struct Cached {
+pub(super) struct MemoryBenchFile {
     file: File,
     len: usize,
 }
 
-impl Cached {
+impl MemoryBenchFile {
     /// `size` bytes that are in the page cache.
     pub(super) fn new(size: Bytes) -> Result<Self, PriceError> {
         let len = usize::try_from(size.0).unwrap_or(usize::MAX);
@@ -40,9 +40,9 @@ impl Cached {
     }
 
     /// Takes a sample in a child of the calling thread, on its CPU.
-    pub(super) fn take(&self, way: Way) -> Result<Phases, PriceError> {
+    pub(super) fn take(&self, way: MemoryBenchWay) -> Result<SamplePhases, PriceError> {
         self.read_through()?;
-        let mut present = Present::new();
+        let mut present = PagemapCounter::new();
         let cycle = |len| map_and_read(&self.file, len, way, &mut present);
         let small = (SMALL * page_size::base().bytes()) as usize;
         let worker = child::start(cycle, small.min(self.len), self.len)?;
@@ -61,12 +61,17 @@ impl Cached {
     }
 }
 
-fn map_and_read(file: &File, len: usize, way: Way, present: &mut Present) -> Result<Cycle, Errno> {
-    let (mut setup, map) = spend(|| Mapping::private_file(file.as_fd(), len))?;
+fn map_and_read(
+    file: &File,
+    len: usize,
+    way: MemoryBenchWay,
+    present: &mut PagemapCounter,
+) -> Result<MappingCycle, Errno> {
+    let (mut setup, map) = spend(|| PlainMapping::private_file(file.as_fd(), len))?;
     let map = map?;
     let (filled, done) = spend(|| match way {
-        Way::FilePopulateRead => map.fill_for_reading(),
-        Way::FileWillneed => map.will_need(),
+        MemoryBenchWay::FilePopulateRead => map.fill_for_reading(),
+        MemoryBenchWay::FileWillneed => map.will_need(),
         _ => Ok(()),
     })?;
     done?;
@@ -74,7 +79,7 @@ fn map_and_read(file: &File, len: usize, way: Way, present: &mut Present) -> Res
     let before = present.count(map.address(), len).ok();
     let (touch, ()) = spend(|| map.read_pages())?;
     let (teardown, ()) = spend(|| drop(map))?;
-    Ok(Cycle { setup, touch, teardown, present: before })
+    Ok(MappingCycle { setup, touch, teardown, present: before })
 }
 
 // A file mapped with `MAP_POPULATE` when memory is short.
@@ -93,21 +98,21 @@ fn map_and_read(file: &File, len: usize, way: Way, present: &mut Present) -> Res
 const SHARE: u64 = 2;
 
 /// Both of them over a file of `size`.
-pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
+pub(super) fn measure(size: Bytes) -> Result<PopulatePressure, PriceError> {
     let len = usize::try_from(size.0).unwrap_or(usize::MAX);
     let limit_bytes = Bytes(size.0 / SHARE);
-    let group = MemoryGroup::new(limit_bytes)?;
+    let group = MemoryCgroup::new(limit_bytes)?;
     let file = create_cached(&std::env::temp_dir(), len, BLOCK)?;
     file.sync_all().map_err(PriceError::sys("fsync", "the scratch file"))?;
     let alone = populate(&file, len, None)?;
     let limited = populate(&file, len, Some(&group.entrance()))?;
-    Ok(Pressure { file_bytes: size, limit_bytes, alone, limited })
+    Ok(PopulatePressure { file_bytes: size, limit_bytes, alone, limited })
 }
 
 /// Populates the uncached file in a child that first enters a group, and returns what was populated.
-fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, PriceError> {
+fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<PopulatedFile, PriceError> {
     drop_cached(file)?;
-    let mut present = Present::new();
+    let mut present = PagemapCounter::new();
     let worker = child::serve(|| {
         if let Some(entrance) = group {
             let door = rustix::fs::open(entrance, OFlags::WRONLY, Mode::empty())?;
@@ -116,7 +121,7 @@ fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, 
         populate_once(file, len, &mut present)
     })?;
     let [setup, pages, touch, major_faults] = child::figures(&worker)?;
-    Ok(Populated {
+    Ok(PopulatedFile {
         setup_ns: Nanos(setup),
         resident_bytes: Bytes(pages.saturating_mul(page_size::base().bytes())),
         touch_ns: Nanos(touch),
@@ -125,12 +130,12 @@ fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, 
 }
 
 /// Time of the mapping, pages mapped by it, time of reading each page, faults that waited meanwhile.
-fn populate_once(file: &File, len: usize, present: &mut Present) -> Result<[u64; 4], Errno> {
+fn populate_once(file: &File, len: usize, present: &mut PagemapCounter) -> Result<[u64; 4], Errno> {
     let begin = clock::now();
-    let map = Mapping::populated_file(file, len)?;
+    let map = PlainMapping::populated_file(file, len)?;
     let mapped = clock::now();
     let pages = present.count(map.address(), len)?;
-    let Usage { major_faults: before, .. } = process()?;
+    let ProcessUsage { major_faults: before, .. } = process()?;
     let start = clock::now();
     map.read_pages();
     let end = clock::now();

@@ -10,9 +10,11 @@
 
 use crate::error::PriceError;
 use crate::prices::host::{self, CHUNK};
-use crate::sample::Stop;
-use pagewise_kernel::region::Pages;
-use pagewise_model::bench::memory::{Host, Part, Point, Way};
+use crate::sample::StopCheck;
+use pagewise_kernel::region::RegionPages;
+use pagewise_model::bench::memory::{
+    HostBackingCost, MemoryBenchPhase, MemoryBenchPoint, MemoryBenchWay,
+};
 use pagewise_model::{Bytes, Nanos};
 
 /// Time after which no more is touched before one mapping.
@@ -20,21 +22,24 @@ const PATIENCE: Nanos = Nanos::secs(2);
 
 /// Costs of all chunks, ns for each base page.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct HostCosts {
     base: Vec<f64>,
     huge: Vec<f64>,
 }
 
-impl Before {
+impl HostCosts {
     /// Touches and frees this much memory on base or huge pages.
     pub(super) fn touch(
         &mut self,
         is_huge: bool,
         size: Bytes,
-        stop: Stop<'_>,
+        stop: StopCheck<'_>,
     ) -> Result<(), PriceError> {
-        let (pages, costs) =
-            if is_huge { (Pages::Huge, &mut self.huge) } else { (Pages::Base, &mut self.base) };
+        let (pages, costs) = if is_huge {
+            (RegionPages::Huge, &mut self.huge)
+        } else {
+            (RegionPages::Base, &mut self.base)
+        };
         // Whole chunks, at least one.
         let size = if size > Bytes(0) { size.max(CHUNK) } else { size };
         costs.extend(host::touch_chunks(pages, size, PATIENCE, stop)?);
@@ -42,14 +47,14 @@ impl Before {
     }
 
     /// The host's part compared with the cost of touching present memory, if that was measured.
-    pub(super) fn finish(self, points: &[Point]) -> Vec<Host> {
+    pub(super) fn finish(self, points: &[MemoryBenchPoint]) -> Vec<HostBackingCost> {
         let price = |way| {
             let point = points.iter().find(|point| point.is(way, 1, 1))?;
-            point.page_ns(Part::Touch).map(|ns| ns.median)
+            point.page_ns(MemoryBenchPhase::Touch).map(|ns| ns.median)
         };
-        let part = |(is_huge, costs, way): (bool, Vec<f64>, Way)| {
+        let part = |(is_huge, costs, way): (bool, Vec<f64>, MemoryBenchWay)| {
             let price_ns = price(way)?;
-            (!costs.is_empty()).then(|| Host {
+            (!costs.is_empty()).then(|| HostBackingCost {
                 is_huge,
                 chunk_bytes: CHUNK,
                 chunks: costs.len() as u64,
@@ -57,7 +62,7 @@ impl Before {
                 extra_page_ns: host::find_extra(&costs, price_ns),
             })
         };
-        [(false, self.base, Way::OnDemand), (true, self.huge, Way::Thp)]
+        [(false, self.base, MemoryBenchWay::OnDemand), (true, self.huge, MemoryBenchWay::Thp)]
             .into_iter()
             .filter_map(part)
             .collect()

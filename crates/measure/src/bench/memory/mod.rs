@@ -26,20 +26,22 @@ mod pool;
 mod split;
 mod ways;
 
-pub use plan::{Plan, Request, words};
+pub use plan::{MemoryBenchPlan, MemoryBenchRequest, words};
 
-use crate::bench::frame::{self, Callbacks, Rounds, Slot};
+use crate::bench::frame::{self, BenchCallbacks, BenchRounds, Slot};
 use crate::error::PriceError;
-use crate::sample::Stop;
-use anonymous::Job;
-use child::Phases;
-use file::Cached;
-use host::Before;
+use crate::sample::StopCheck;
+use anonymous::AnonymousJob;
+use child::SamplePhases;
+use file::MemoryBenchFile;
+use host::HostCosts;
 use pagewise_kernel::machine;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::memory::{FirstTouch, Point, Sample, Way};
+use pagewise_model::bench::memory::{
+    MemoryBenchPoint, MemoryBenchReport, MemoryBenchSample, MemoryBenchWay,
+};
 use pagewise_model::{Bytes, Fact};
-use split::Splits;
+use split::SplitRepeats;
 
 /// Most memory that is searched, once, for pages that the host has taken back.
 const FOUND: Bytes = Bytes::mib(512);
@@ -47,11 +49,14 @@ const FOUND: Bytes = Bytes::mib(512);
 /// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
 /// samples so far. Points that lack samples say why.
 #[must_use]
-pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> FirstTouch {
+pub fn run(
+    plan: &MemoryBenchPlan,
+    callbacks: BenchCallbacks<'_, MemoryBenchPoint>,
+) -> MemoryBenchReport {
     let mut touches = plan.touches.clone();
-    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
-    let mut source = Source { plan, before: Before::default(), file: None };
-    let mut splits = plan.has_split().then(|| Splits::new(plan.kinds));
+    let mut rounds = BenchRounds::begin(callbacks, &plan.cost(), "all mappings");
+    let mut source = MemorySampleSource { plan, before: HostCosts::default(), file: None };
+    let mut splits = plan.has_split().then(|| SplitRepeats::new(plan.kinds));
     // What cannot be touched here fails later, with its reason.
     let (stop, found) = (rounds.stop(), Bytes(FOUND.0.min(touches.most_bytes.0 / 4)));
     let before = &mut source.before;
@@ -62,11 +67,13 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> FirstTouch {
             Ok(taken.sample(turn.repeat, turn.place))
         });
         if !rounds.is_over() {
-            splits.iter_mut().for_each(Splits::step);
+            splits.iter_mut().for_each(SplitRepeats::step);
         }
     }
-    touches.split = splits.map_or(touches.split, Splits::finish);
-    let is_pool = |point: &&Point| point.way == Way::PoolFile && !point.samples.is_empty();
+    touches.split = splits.map_or(touches.split, SplitRepeats::finish);
+    let is_pool = |point: &&MemoryBenchPoint| {
+        point.way == MemoryBenchWay::PoolFile && !point.samples.is_empty()
+    };
     if let Some(point) = touches.points.iter().find(is_pool) {
         let share = || plan.pool.share(point.mapped_bytes);
         touches.shared_pool = frame::on_cpu(plan.first_cpu(), share).into();
@@ -85,31 +92,40 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> FirstTouch {
 }
 
 /// Where samples come from.
-struct Source<'a> {
-    plan: &'a Plan,
-    before: Before,
+struct MemorySampleSource<'a> {
+    plan: &'a MemoryBenchPlan,
+    before: HostCosts,
     /// The file that is mapped, made when it is first needed.
-    file: Option<Cached>,
+    file: Option<MemoryBenchFile>,
 }
 
-impl Source<'_> {
-    fn take(&mut self, point: &Point, stop: Stop<'_>) -> Result<Phases, PriceError> {
+impl MemorySampleSource<'_> {
+    fn take(
+        &mut self,
+        point: &MemoryBenchPoint,
+        stop: StopCheck<'_>,
+    ) -> Result<SamplePhases, PriceError> {
         let (plan, before_bytes) = (self.plan, self.plan.before(point));
         frame::still_free(before_bytes)?;
         if point.way.is_file() && self.file.is_none() {
-            self.file = Some(Cached::new(plan.size())?);
+            self.file = Some(MemoryBenchFile::new(plan.size())?);
         }
         let (kinds, size) = (plan.kinds, plan.size());
         let (file, before) = (self.file.as_ref(), &mut self.before);
         frame::on_cpu(plan.first_cpu(), || {
             before.touch(is_huge(point.way), before_bytes, stop)?;
             match (point.way, file) {
-                (Way::FileFaultAround | Way::FilePopulateRead | Way::FileWillneed, Some(file)) => {
-                    file.take(point.way)
+                (
+                    MemoryBenchWay::FileFaultAround
+                    | MemoryBenchWay::FilePopulateRead
+                    | MemoryBenchWay::FileWillneed,
+                    Some(file),
+                ) => file.take(point.way),
+                (MemoryBenchWay::ForkCow, _) => anonymous::take_copy(kinds, PageKind::Base, size),
+                (MemoryBenchWay::ForkCowHuge, _) => {
+                    anonymous::take_copy(kinds, PageKind::Thp, size)
                 }
-                (Way::ForkCow, _) => anonymous::take_copy(kinds, PageKind::Base, size),
-                (Way::ForkCowHuge, _) => anonymous::take_copy(kinds, PageKind::Thp, size),
-                (Way::Userfaultfd, _) => {
+                (MemoryBenchWay::Userfaultfd, _) => {
                     anonymous::take_answered(kinds, point.mapped_bytes, &plan.touches.cpus)
                 }
                 (way, _) if way.is_pool() => plan.pool.take(way, point.mapped_bytes),
@@ -120,17 +136,17 @@ impl Source<'_> {
 }
 
 /// Whether a way takes its memory from free blocks of huge pages.
-fn is_huge(way: Way) -> bool {
-    matches!(way, Way::Thp | Way::ForkCowHuge)
+fn is_huge(way: MemoryBenchWay) -> bool {
+    matches!(way, MemoryBenchWay::Thp | MemoryBenchWay::ForkCowHuge)
 }
 
-fn job(plan: &Plan, point: &Point) -> Job {
+fn job(plan: &MemoryBenchPlan, point: &MemoryBenchPoint) -> AnonymousJob {
     let holes = match point.way {
-        Way::Mthp { page_bytes } => Some(plan.sizes.holes(page_bytes)),
+        MemoryBenchWay::Mthp { page_bytes } => Some(plan.sizes.holes(page_bytes)),
         _ => None,
     };
     let threads = point.threads as usize;
-    Job {
+    AnonymousJob {
         way: point.way,
         size: plan.size(),
         stride: (plan.kinds.base().bytes() * point.every_pages) as usize,
@@ -141,6 +157,6 @@ fn job(plan: &Plan, point: &Point) -> Job {
 }
 
 /// The parts of a point that the frame fills in.
-fn slot(point: &mut Point) -> Slot<'_, Sample> {
+fn slot(point: &mut MemoryBenchPoint) -> Slot<'_, MemoryBenchSample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

@@ -1,13 +1,13 @@
 //! What will be touched, and how long it takes. Shown before anything starts.
 
-use super::pool::Pool;
-use super::split::Splits;
-use super::ways::{self, Sizes};
-use crate::bench::frame::{self, Cost};
+use super::pool::ReservedPool;
+use super::split::SplitRepeats;
+use super::ways::{self, MthpSizes};
+use crate::bench::frame::{self, BenchCost};
 use crate::error::PriceError;
-use crate::kinds::Kinds;
+use crate::kinds::PageKinds;
 use pagewise_kernel::limits;
-use pagewise_model::bench::memory::{FirstTouch, Point, Way};
+use pagewise_model::bench::memory::{MemoryBenchPoint, MemoryBenchReport, MemoryBenchWay};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// Why there is nothing of a part.
@@ -38,7 +38,7 @@ const SPLITTING: Nanos = Nanos::millis(30);
 /// Time of a mapping in addition to its pages: threads, a child, checking its pages.
 const START: Nanos = Nanos::millis(4);
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct MemoryBenchRequest {
     /// Only these [`words`]; all where empty.
     pub only: Vec<String>,
     /// Size of each mapping, rounded up to whole huge pages for each thread. `None` for the default size,
@@ -57,28 +57,32 @@ pub struct Request {
 /// What may be asked for: every way, the splitting of a huge page, and populating where memory is short.
 #[must_use]
 pub fn words() -> Vec<&'static str> {
-    let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.into_str()).collect();
-    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.into_str(), SPLIT, PRESSURE]);
+    let mut words: Vec<&str> = MemoryBenchWay::ALL.iter().map(|way| way.into_str()).collect();
+    words.extend([
+        MemoryBenchWay::Mthp { page_bytes: PageSize::BASE_64K }.into_str(),
+        SPLIT,
+        PRESSURE,
+    ]);
     words
 }
 
 /// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
-pub struct Plan {
-    pub(super) touches: FirstTouch,
+pub struct MemoryBenchPlan {
+    pub(super) touches: MemoryBenchReport,
     only: Vec<String>,
-    pub(super) kinds: Kinds,
-    pub(super) sizes: Sizes,
-    pub(super) pool: Pool,
+    pub(super) kinds: PageKinds,
+    pub(super) sizes: MthpSizes,
+    pub(super) pool: ReservedPool,
 }
 
-impl Plan {
+impl MemoryBenchPlan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
-    pub fn new(request: Request) -> Result<Self, PriceError> {
-        let kinds = Kinds::here();
+    pub fn new(request: MemoryBenchRequest) -> Result<Self, PriceError> {
+        let kinds = PageKinds::here();
         let cpus = frame::cpus()?;
         let most = limits::own_memory()?;
         let threads = threads(cpus.len().min(request.threads as usize));
@@ -86,7 +90,7 @@ impl Plan {
         let usual = if request.quick { QUICK_SIZE } else { SIZE };
         let size = request.size.unwrap_or_else(|| usual.min(Bytes(most.bytes.0 / SHARE)));
         let size = Bytes(size.0.max(1).checked_next_multiple_of(unit).unwrap_or(u64::MAX));
-        let touches = FirstTouch {
+        let touches = MemoryBenchReport {
             seed: request.seed,
             repeats: request.repeats,
             quick: request.quick,
@@ -104,7 +108,7 @@ impl Plan {
             pressure: Fact::missing(NOT_ASKED),
             judgement: None,
         };
-        let (sizes, pool) = (Sizes::here(kinds), Pool::here(kinds.huge()));
+        let (sizes, pool) = (MthpSizes::here(kinds), ReservedPool::here(kinds.huge()));
         let mut plan = Self { touches, only: request.only, kinds, sizes, pool };
         plan.add_points(&threads);
         plan.check()?;
@@ -117,10 +121,10 @@ impl Plan {
     }
 
     fn add_points(&mut self, threads: &[usize]) {
-        let sized: Vec<Way> = self.sizes.ways().collect();
-        let (first, rest) = Way::ALL.split_at(2);
+        let sized: Vec<MemoryBenchWay> = self.sizes.ways().collect();
+        let (first, rest) = MemoryBenchWay::ALL.split_at(2);
         let all = first.iter().copied().chain(sized).chain(rest.iter().copied());
-        let wanted: Vec<Way> = all.filter(|way| self.is_asked(way.into_str())).collect();
+        let wanted: Vec<MemoryBenchWay> = all.filter(|way| self.is_asked(way.into_str())).collect();
         let try_way = |way| ways::try_way(way, self.kinds, &self.sizes, &self.pool);
         let (there, missing) = frame::available(&wanted, try_way);
         self.touches.unavailable = missing;
@@ -142,28 +146,31 @@ impl Plan {
         self.is_asked(PRESSURE).then_some(size)
     }
 
-    fn add_way(&mut self, way: Way, threads: &[usize]) {
+    fn add_way(&mut self, way: MemoryBenchWay, threads: &[usize]) {
         let mut shapes = vec![(1, 1)];
-        if way == Way::MapPopulate {
+        if way == MemoryBenchWay::MapPopulate {
             shapes.push((SELDOM, 1));
         }
-        if matches!(way, Way::OnDemand | Way::Thp | Way::PopulateWrite) {
+        if matches!(
+            way,
+            MemoryBenchWay::OnDemand | MemoryBenchWay::Thp | MemoryBenchWay::PopulateWrite
+        ) {
             shapes.extend(threads.iter().skip(1).map(|threads| (1, *threads)));
         }
         let points = shapes.into_iter().map(|(every, threads)| self.point(way, every, threads));
-        let points: Vec<Point> = points.collect();
+        let points: Vec<MemoryBenchPoint> = points.collect();
         self.touches.points.extend(points);
     }
 
-    fn point(&self, way: Way, every_pages: u64, threads: usize) -> Point {
+    fn point(&self, way: MemoryBenchWay, every_pages: u64, threads: usize) -> MemoryBenchPoint {
         let (base, huge) = (self.kinds.base(), self.kinds.huge());
         let mapped_bytes = match way {
             way if way.is_pool() => self.pool.share_of(self.size()),
-            Way::Userfaultfd => self.size().min(ANSWERED),
+            MemoryBenchWay::Userfaultfd => self.size().min(ANSWERED),
             _ => self.size(),
         };
         let touchable = match way {
-            Way::Mthp { page_bytes } => {
+            MemoryBenchWay::Mthp { page_bytes } => {
                 let holes = self.sizes.holes(page_bytes);
                 let used = holes.stretch.0 - holes.hole.0;
                 Bytes(self.size().0 / holes.stretch.0.max(1) * used)
@@ -171,7 +178,7 @@ impl Plan {
             _ => mapped_bytes,
         };
         let used_pages = touchable.pages(base).div_ceil(every_pages);
-        Point {
+        MemoryBenchPoint {
             way,
             every_pages,
             threads: u32::try_from(threads).unwrap_or(u32::MAX),
@@ -211,7 +218,7 @@ impl Plan {
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
+    pub fn cost(&self) -> BenchCost {
         let repeats = u64::from(self.touches.repeats);
         let splitting = if self.has_split() { SPLITTING } else { Nanos(0) };
         // Two passes over the file, each from the device and once more.
@@ -220,12 +227,12 @@ impl Plan {
         let once = self.touches.points.iter().fold(splitting, |sum, point| sum + self.time(point));
         let about = Nanos(once.0.saturating_mul(repeats)) + pressed;
         let largest = self.touches.points.iter().map(|point| self.before(point)).max();
-        let split = if self.has_split() { Splits::memory(self.kinds) } else { Bytes(0) };
+        let split = if self.has_split() { SplitRepeats::memory(self.kinds) } else { Bytes(0) };
         let file = if self.needs_file() { self.size() } else { Bytes(0) };
         let pressed = self.pressed().unwrap_or_default();
         let memory = (largest.unwrap_or_default().max(split) + file).max(pressed);
-        let FirstTouch { points, repeats, quick, .. } = &self.touches;
-        Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
+        let MemoryBenchReport { points, repeats, quick, .. } = &self.touches;
+        BenchCost::of_mappings(points.len(), (*repeats, *quick), about, memory)
     }
 
     pub(super) fn needs_file(&self) -> bool {
@@ -233,38 +240,52 @@ impl Plan {
     }
 
     /// Bytes to touch and free before a mapping of this point is made.
-    pub(super) fn before(&self, point: &Point) -> Bytes {
+    pub(super) fn before(&self, point: &MemoryBenchPoint) -> Bytes {
         let taken = match point.way {
             way if way.is_file() || way.is_pool() => 0,
-            Way::ForkCow | Way::ForkCowHuge => self.size().0.saturating_mul(2),
+            MemoryBenchWay::ForkCow | MemoryBenchWay::ForkCowHuge => {
+                self.size().0.saturating_mul(2)
+            }
             _ => self.size().0,
         };
         Bytes((taken as f64 * BEFORE) as u64)
     }
 
-    fn time(&self, point: &Point) -> Nanos {
+    fn time(&self, point: &MemoryBenchPoint) -> Nanos {
         let pages = (self.before(point) + self.size()).pages(self.kinds.base());
-        let is_huge = matches!(point.way, Way::Thp | Way::ForkCowHuge) || point.way.is_pool();
+        let is_huge = matches!(point.way, MemoryBenchWay::Thp | MemoryBenchWay::ForkCowHuge)
+            || point.way.is_pool();
         let each = if is_huge { PAGE_NS / 4 } else { PAGE_NS };
         Nanos(pages.saturating_mul(each)) + START
     }
 }
 
 /// Faults that one access to each page used must take.
-fn expected_faults(way: Way, used_pages: u64, touchable: Bytes, huge: PageSize) -> Fact<u64> {
+fn expected_faults(
+    way: MemoryBenchWay,
+    used_pages: u64,
+    touchable: Bytes,
+    huge: PageSize,
+) -> Fact<u64> {
     match way {
-        Way::OnDemand | Way::Willneed | Way::ForkCow | Way::Userfaultfd => Fact::Known(used_pages),
-        Way::Thp | Way::PoolMap | Way::PoolMemfd | Way::PoolShm | Way::PoolFile => {
-            Fact::Known(touchable.pages(huge))
-        }
-        Way::Mthp { page_bytes } => Fact::Known(touchable.pages(page_bytes)),
-        Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces | Way::FilePopulateRead => {
-            Fact::Known(0)
-        }
-        Way::FileFaultAround | Way::FileWillneed => {
+        MemoryBenchWay::OnDemand
+        | MemoryBenchWay::Willneed
+        | MemoryBenchWay::ForkCow
+        | MemoryBenchWay::Userfaultfd => Fact::Known(used_pages),
+        MemoryBenchWay::Thp
+        | MemoryBenchWay::PoolMap
+        | MemoryBenchWay::PoolMemfd
+        | MemoryBenchWay::PoolShm
+        | MemoryBenchWay::PoolFile => Fact::Known(touchable.pages(huge)),
+        MemoryBenchWay::Mthp { page_bytes } => Fact::Known(touchable.pages(page_bytes)),
+        MemoryBenchWay::MapPopulate
+        | MemoryBenchWay::PopulateWrite
+        | MemoryBenchWay::PopulatePieces
+        | MemoryBenchWay::FilePopulateRead => Fact::Known(0),
+        MemoryBenchWay::FileFaultAround | MemoryBenchWay::FileWillneed => {
             Fact::missing("the kernel decides how many pages one fault maps")
         }
-        Way::ForkCowHuge => {
+        MemoryBenchWay::ForkCowHuge => {
             Fact::missing("the kernel decides whether it copies a huge page or base pages")
         }
     }
@@ -282,8 +303,8 @@ fn threads(cpus: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn request(only: &[&str]) -> Request {
-        Request {
+    fn request(only: &[&str]) -> MemoryBenchRequest {
+        MemoryBenchRequest {
             only: only.iter().map(|word| (*word).to_owned()).collect(),
             size: Some(Bytes::mib(4)),
             threads: 1,
@@ -295,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(request(&["on-demand", "map-populate"])).expect("base pages");
+        let plan =
+            MemoryBenchPlan::new(request(&["on-demand", "map-populate"])).expect("base pages");
         let cost = plan.cost();
         assert_eq!((cost.points, cost.samples), (3, 9));
         assert!(cost.cap_ns > cost.about_ns && cost.memory_bytes > plan.size(), "{cost:?}");
@@ -303,7 +325,9 @@ mod tests {
             plan.touches.points.iter().find(|p| p.every_pages == SELDOM).expect("the waste");
         let pages = plan.size().pages(plan.kinds.base());
         assert_eq!(seldom.used_pages, pages.div_ceil(SELDOM));
-        let quick = Plan::new(Request { quick: true, ..request(&[]) }).expect("base pages").cost();
+        let quick = MemoryBenchPlan::new(MemoryBenchRequest { quick: true, ..request(&[]) })
+            .expect("base pages")
+            .cost();
         assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
     }
 
@@ -311,7 +335,10 @@ mod tests {
     fn what_is_too_large_is_no_plan() {
         for size in [Bytes(1 << 50), Bytes(u64::MAX)] {
             let size = Some(size);
-            let error = Plan::new(Request { size, ..request(&["on-demand", "fork-cow", "mthp"]) });
+            let error = MemoryBenchPlan::new(MemoryBenchRequest {
+                size,
+                ..request(&["on-demand", "fork-cow", "mthp"])
+            });
             let error = error.expect_err("too large").to_string();
             assert!(error.contains("is available"), "{error}");
         }
@@ -319,7 +346,7 @@ mod tests {
 
     #[test]
     fn who_wants_none_gets_the_reason() {
-        let plan = Plan::new(request(&["on-demand"])).expect("base pages");
+        let plan = MemoryBenchPlan::new(request(&["on-demand"])).expect("base pages");
         assert_eq!(plan.touches.split.reason(), Some("not requested"));
         assert!(!plan.has_split() && plan.pressed().is_none());
     }

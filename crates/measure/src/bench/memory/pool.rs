@@ -5,14 +5,14 @@
 //! touch of a missing page is one fault, which clears a huge page (mm/hugetlb.c, `hugetlb_no_page`). The
 //! pages left the free list when the pool was made.
 
-use super::child::Present;
-use super::child::{self, Cycle};
-use super::child::{Phases, spend};
+use super::child::PagemapCounter;
+use super::child::{self, MappingCycle};
+use super::child::{SamplePhases, spend};
 use crate::error::PriceError;
-use crate::kernels::mapping::{self, Mapping};
-use pagewise_kernel::worker::Worker;
+use crate::kernels::mapping::{self, PlainMapping};
+use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, hugetlb};
-use pagewise_model::bench::memory::{SharedPool, Way};
+use pagewise_model::bench::memory::{MemoryBenchWay, SharedPool};
 use pagewise_model::{Bytes, Fact, PageSize};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -26,13 +26,13 @@ const EXECUTE: u64 = 2;
 
 /// The pool of one page size, and the directory of its files.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct ReservedPool {
     page: PageSize,
     mount: Option<PathBuf>,
     directory: CString,
 }
 
-impl Pool {
+impl ReservedPool {
     pub(super) fn here(page: PageSize) -> Self {
         let mount = hugetlb::mount(page).ok().flatten();
         let path = mount.clone().unwrap_or_default().into_os_string().into_vec();
@@ -51,9 +51,13 @@ impl Pool {
     }
 
     /// Takes a sample of `size` in a child of the calling thread, on its CPU.
-    pub(super) fn take(&self, way: Way, size: Bytes) -> Result<Phases, PriceError> {
+    pub(super) fn take(
+        &self,
+        way: MemoryBenchWay,
+        size: Bytes,
+    ) -> Result<SamplePhases, PriceError> {
         let len = size.0 as usize;
-        let mut present = Present::new();
+        let mut present = PagemapCounter::new();
         let cycle = |len| cycle(way, self.page, &self.directory, len, &mut present);
         let cycle = child::run(&child::start(cycle, len, len)?)?;
         let page = match cycle.touch.faults {
@@ -68,21 +72,21 @@ impl Pool {
         let (len, step) = (size.0 as usize, self.page.bytes() as usize);
         let file = mapping::pooled_file_in(&self.directory, len)
             .map_err(|errno| SysError::new("open", "a file on hugetlbfs", errno))?;
-        let writer = Worker::start(|_| {
-            Mapping::shared_file(&file, len)?.write_pages();
+        let writer = ForkedWorker::start(|_| {
+            PlainMapping::shared_file(&file, len)?.write_pages();
             Ok(0.0)
         })?;
         writer.ask(0)?;
         let mut faults = 0;
-        let reader = Worker::start(|request| match request {
+        let reader = ForkedWorker::start(|request| match request {
             SEE => {
-                let map = Mapping::shared_file(&file, len)?;
+                let map = PlainMapping::shared_file(&file, len)?;
                 let (spent, seen) = spend(|| map.count_written(step))?;
                 faults = spent.faults;
                 Ok(seen as f64)
             }
             FAULTS => Ok(faults as f64),
-            EXECUTE => Mapping::can_execute(&file, len).map(|()| 1.0),
+            EXECUTE => PlainMapping::can_execute(&file, len).map(|()| 1.0),
             _ => Err(Errno::INVAL),
         })?;
         let executable = match reader.ask(EXECUTE) {
@@ -103,23 +107,22 @@ impl Pool {
 }
 
 fn cycle(
-    way: Way,
+    way: MemoryBenchWay,
     page: PageSize,
     directory: &CStr,
     len: usize,
-    present: &mut Present,
-) -> Result<Cycle, Errno> {
+    present: &mut PagemapCounter,
+) -> Result<MappingCycle, Errno> {
     let (setup, map) = spend(|| match way {
-        Way::PoolMemfd => mapping::pooled_memory_file(len, page),
-        Way::PoolShm => mapping::pooled_segment(len, page),
-        Way::PoolFile => {
-            mapping::pooled_file_in(directory, len).and_then(|file| Mapping::shared_file(file, len))
-        }
+        MemoryBenchWay::PoolMemfd => mapping::pooled_memory_file(len, page),
+        MemoryBenchWay::PoolShm => mapping::pooled_segment(len, page),
+        MemoryBenchWay::PoolFile => mapping::pooled_file_in(directory, len)
+            .and_then(|file| PlainMapping::shared_file(file, len)),
         _ => mapping::pooled(len, page),
     })?;
     let map = map?;
     let before = present.count(map.address(), len).ok();
     let (touch, ()) = spend(|| map.write_pages())?;
     let (teardown, ()) = spend(|| drop(map))?;
-    Ok(Cycle { setup, touch, teardown, present: before })
+    Ok(MappingCycle { setup, touch, teardown, present: before })
 }

@@ -7,10 +7,10 @@
 
 use crate::error::PriceError;
 use crate::kernels::touch;
-use crate::kinds::Kinds;
-use pagewise_kernel::region::Region;
+use crate::kinds::PageKinds;
+use pagewise_kernel::region::MemoryRegion;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::memory::Split;
+use pagewise_model::bench::memory::HugePageSplit;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// Huge pages of a repeat.
@@ -18,8 +18,8 @@ const COUNT: u64 = 8;
 
 /// The repeats.
 #[derive(Debug)]
-pub(super) struct Splits {
-    kinds: Kinds,
+pub(super) struct SplitRepeats {
+    kinds: PageKinds,
     /// Nanoseconds for each huge page, of both calls.
     huge: Vec<[f64; 2]>,
     base: Vec<[f64; 2]>,
@@ -28,14 +28,14 @@ pub(super) struct Splits {
     refused: Option<String>,
 }
 
-impl Splits {
-    pub(super) fn new(kinds: Kinds) -> Self {
+impl SplitRepeats {
+    pub(super) fn new(kinds: PageKinds) -> Self {
         let bytes = (Bytes(0), Bytes(0));
         Self { kinds, huge: Vec::new(), base: Vec::new(), bytes, refused: None }
     }
 
     /// Memory of a repeat.
-    pub(super) fn memory(kinds: Kinds) -> Bytes {
+    pub(super) fn memory(kinds: PageKinds) -> Bytes {
         Bytes(COUNT * kinds.huge().bytes())
     }
 
@@ -58,21 +58,21 @@ impl Splits {
         Ok(())
     }
 
-    fn filled(&self, kind: PageKind) -> Result<Region, PriceError> {
+    fn filled(&self, kind: PageKind) -> Result<MemoryRegion, PriceError> {
         let mut region = self.kinds.map(kind, Self::memory(self.kinds))?;
         region.populate()?;
         self.kinds.prove(kind, &region)?;
         Ok(region)
     }
 
-    fn change(&self, region: &mut Region) -> Result<[f64; 2], PriceError> {
+    fn change(&self, region: &mut MemoryRegion) -> Result<[f64; 2], PriceError> {
         let (unit, part) = (self.kinds.huge().bytes(), self.kinds.base().bytes());
         let both = touch::take_rights_and_return(region, unit as usize, part as usize)
             .map_err(PriceError::sys("mprotect", "a base page of each huge one"))?;
         Ok(both.map(|ns| ns / COUNT as f64))
     }
 
-    pub(super) fn finish(self) -> Fact<Split> {
+    pub(super) fn finish(self) -> Fact<HugePageSplit> {
         if let Some(why) = self.refused {
             return Fact::missing(why);
         }
@@ -84,7 +84,7 @@ impl Splits {
             return Fact::missing("no repeat was made");
         };
         let (before_bytes, after_bytes) = self.bytes;
-        Fact::Known(Split {
+        Fact::Known(HugePageSplit {
             huge_pages: COUNT,
             before_bytes,
             after_bytes,
@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn a_page_that_was_split_stays_split() {
-        let mut splits = Splits::new(Kinds::here());
+        let mut splits = SplitRepeats::new(PageKinds::here());
         splits.step();
         match splits.finish() {
             Fact::Known(split) => {
-                assert_eq!(split.before_bytes, Splits::memory(Kinds::here()));
+                assert_eq!(split.before_bytes, SplitRepeats::memory(PageKinds::here()));
                 assert_eq!(split.after_bytes, Bytes(0), "{split:?}");
                 assert!(split.split_ns.median > 0.0 && split.base_mend_ns.median > 0.0);
             }

@@ -1,14 +1,14 @@
 //! The ways that are available here. Each is tried before anything is announced. For an unavailable way, the
 //! message says what would make it available.
 
-use super::anonymous::Holes;
-use super::pool::Pool;
+use super::anonymous::MappingHoles;
+use super::pool::ReservedPool;
 use crate::error::PriceError;
-use crate::kinds::Kinds;
-use pagewise_kernel::thp::{self, SizeControl};
-use pagewise_kernel::userfault::Missing;
+use crate::kinds::PageKinds;
+use pagewise_kernel::thp::{self, ThpSizeControl};
+use pagewise_kernel::userfault::MissingPageServer;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::memory::{Unavailable, Way};
+use pagewise_model::bench::memory::{MemoryBenchWay, Unavailable};
 use pagewise_model::bench::tlb;
 use pagewise_model::{Bytes, PageSize};
 
@@ -18,7 +18,7 @@ const SIZE_CONTROL: &str =
 
 /// The sizes between base and huge that the kernel offers for anonymous memory.
 #[derive(Debug, Clone)]
-pub(super) struct Sizes {
+pub(super) struct MthpSizes {
     /// Sizes that a program can get by advice, smallest first.
     enabled: Vec<PageSize>,
     /// The other sizes, each with the setting in its file.
@@ -28,20 +28,20 @@ pub(super) struct Sizes {
     has_huge: bool,
 }
 
-impl Sizes {
-    pub(super) fn here(kinds: Kinds) -> Self {
+impl MthpSizes {
+    pub(super) fn here(kinds: PageKinds) -> Self {
         let whole = thp::enabled().unwrap_or_default();
         Self::sort(thp::sizes().unwrap_or_default(), &whole, kinds.huge())
     }
 
-    fn sort(offered: Vec<SizeControl>, whole: &str, huge: PageSize) -> Self {
+    fn sort(offered: Vec<ThpSizeControl>, whole: &str, huge: PageSize) -> Self {
         let mut sizes = Self {
             enabled: Vec::new(),
             disabled: Vec::new(),
             huge,
             has_huge: is_advised("inherit", whole),
         };
-        for SizeControl { size, enabled, .. } in offered {
+        for ThpSizeControl { size, enabled, .. } in offered {
             let Some(word) = enabled else { continue };
             match (size == huge, is_advised(&word, whole)) {
                 (true, is_on) => sizes.has_huge = is_on,
@@ -53,24 +53,24 @@ impl Sizes {
     }
 
     /// Every size as a way, including the unavailable ones.
-    pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
+    pub(super) fn ways(&self) -> impl Iterator<Item = MemoryBenchWay> {
         let disabled = self.disabled.iter().map(|(size, _)| size);
-        self.enabled.iter().chain(disabled).map(|size| Way::Mthp { page_bytes: *size })
+        self.enabled.iter().chain(disabled).map(|size| MemoryBenchWay::Mthp { page_bytes: *size })
     }
 
     /// The holes that leave only pages of this size: in each stretch of the next larger size that the
     /// kernel would take.
-    pub(super) fn holes(&self, page: PageSize) -> Holes {
+    pub(super) fn holes(&self, page: PageSize) -> MappingHoles {
         let larger = self.enabled.iter().copied().filter(|size| *size > page);
         let huge = self.has_huge.then_some(self.huge);
         let next = larger.chain(huge).min().unwrap_or(self.huge);
-        Holes { stretch: Bytes(next.bytes()), hole: Bytes(page.bytes()) }
+        MappingHoles { stretch: Bytes(next.bytes()), hole: Bytes(page.bytes()) }
     }
 
     fn refuse(&self, page: PageSize) -> Option<Unavailable> {
         let (size, word) = self.disabled.iter().find(|(size, _)| *size == page)?;
         Some(Unavailable {
-            way: Way::Mthp { page_bytes: *size },
+            way: MemoryBenchWay::Mthp { page_bytes: *size },
             why: format!("its file `enabled` says `{word}`"),
             next: SIZE_CONTROL.to_owned(),
         })
@@ -86,34 +86,40 @@ fn is_advised(word: &str, whole: &str) -> bool {
 
 /// Tries a way. An error if it is not available.
 pub(super) fn try_way(
-    way: Way,
-    kinds: Kinds,
-    sizes: &Sizes,
-    pool: &Pool,
+    way: MemoryBenchWay,
+    kinds: PageKinds,
+    sizes: &MthpSizes,
+    pool: &ReservedPool,
 ) -> Result<(), Unavailable> {
     let of_kind = |kind| {
-        let unavailable = |tlb::Unavailable { why, next, .. }| Unavailable { way, why, next };
+        let unavailable = |tlb::UnavailablePages { why, next, .. }| Unavailable { way, why, next };
         kinds.try_one(kind).map_err(unavailable)
     };
     match way {
-        Way::PoolMap | Way::PoolMemfd => of_kind(PageKind::Pool),
-        Way::PoolShm | Way::PoolFile => {
+        MemoryBenchWay::PoolMap | MemoryBenchWay::PoolMemfd => of_kind(PageKind::Pool),
+        MemoryBenchWay::PoolShm | MemoryBenchWay::PoolFile => {
             of_kind(PageKind::Pool).and_then(|()| try_shared(way, kinds, pool))
         }
-        Way::Thp | Way::ForkCowHuge => of_kind(PageKind::Thp),
-        Way::Mthp { page_bytes } => sizes.refuse(page_bytes).map_or(Ok(()), Err),
-        Way::Userfaultfd => Missing::open().map(drop).map_err(|error| Unavailable {
-            way,
-            why: error.to_string(),
-            next: "in a container: allow userfaultfd".to_owned(),
-        }),
+        MemoryBenchWay::Thp | MemoryBenchWay::ForkCowHuge => of_kind(PageKind::Thp),
+        MemoryBenchWay::Mthp { page_bytes } => sizes.refuse(page_bytes).map_or(Ok(()), Err),
+        MemoryBenchWay::Userfaultfd => {
+            MissingPageServer::open().map(drop).map_err(|error| Unavailable {
+                way,
+                why: error.to_string(),
+                next: "in a container: allow userfaultfd".to_owned(),
+            })
+        }
         _ => Ok(()),
     }
 }
 
 /// Tries a way to share the pool, which there is.
-fn try_shared(way: Way, kinds: Kinds, pool: &Pool) -> Result<(), Unavailable> {
-    if way == Way::PoolFile && !pool.has_mount() {
+fn try_shared(
+    way: MemoryBenchWay,
+    kinds: PageKinds,
+    pool: &ReservedPool,
+) -> Result<(), Unavailable> {
+    if way == MemoryBenchWay::PoolFile && !pool.has_mount() {
         return Err(Unavailable {
             way,
             why: format!("no hugetlbfs with pages of {} is mounted", kinds.huge()),
@@ -121,7 +127,7 @@ fn try_shared(way: Way, kinds: Kinds, pool: &Pool) -> Result<(), Unavailable> {
         });
     }
     let next = match way {
-        Way::PoolFile => "create a directory there that this account may write to",
+        MemoryBenchWay::PoolFile => "create a directory there that this account may write to",
         _ => "run as root, or in the group of /proc/sys/vm/hugetlb_shm_group",
     };
     let taken = pool.take(way, Bytes(kinds.huge().bytes()));
@@ -134,12 +140,12 @@ fn try_shared(way: Way, kinds: Kinds, pool: &Pool) -> Result<(), Unavailable> {
 mod tests {
     use super::*;
 
-    fn control(kib: u64, enabled: Option<&str>) -> SizeControl {
+    fn control(kib: u64, enabled: Option<&str>) -> ThpSizeControl {
         let size = PageSize::new(Bytes::kib(kib).0).expect("a power of two");
-        SizeControl { size, enabled: enabled.map(str::to_owned), shmem_enabled: None }
+        ThpSizeControl { size, enabled: enabled.map(str::to_owned), shmem_enabled: None }
     }
 
-    fn sizes(whole: &str) -> Sizes {
+    fn sizes(whole: &str) -> MthpSizes {
         let offered = vec![
             control(8, None),
             control(16, Some("madvise")),
@@ -147,7 +153,7 @@ mod tests {
             control(128, Some("never")),
             control(2048, Some("inherit")),
         ];
-        Sizes::sort(offered, whole, PageSize::PMD_2M)
+        MthpSizes::sort(offered, whole, PageSize::PMD_2M)
     }
 
     #[test]
@@ -155,9 +161,10 @@ mod tests {
         let found = sizes("madvise");
         assert_eq!(found.ways().count(), 3, "8 KiB is not offered for anonymous memory");
         let kib = |kib| PageSize::new(Bytes::kib(kib).0).expect("a power of two");
-        let kinds = Kinds::here();
-        let pool = Pool::here(kinds.huge());
-        let of = |size| try_way(Way::Mthp { page_bytes: kib(size) }, kinds, &found, &pool);
+        let kinds = PageKinds::here();
+        let pool = ReservedPool::here(kinds.huge());
+        let of =
+            |size| try_way(MemoryBenchWay::Mthp { page_bytes: kib(size) }, kinds, &found, &pool);
         assert!(of(64).is_ok());
         let refused = of(128);
         assert!(refused.is_err_and(|missing| missing.why.contains("`never`")));
@@ -168,7 +175,8 @@ mod tests {
     fn holes_keep_the_next_larger_size_away() {
         let holes =
             |whole, kib| sizes(whole).holes(PageSize::new(Bytes::kib(kib).0).expect("size"));
-        let of = |stretch, hole| Holes { stretch: Bytes::kib(stretch), hole: Bytes::kib(hole) };
+        let of =
+            |stretch, hole| MappingHoles { stretch: Bytes::kib(stretch), hole: Bytes::kib(hole) };
         assert_eq!(holes("always", 16), of(64, 16));
         assert_eq!(holes("always", 64), of(2048, 64));
         assert_eq!(holes("never", 16), of(2048, 16), "nothing larger is given");

@@ -20,14 +20,16 @@
 
 mod pinner;
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
+use crate::bench::frame::{
+    self, BenchCallbacks, BenchCost, BenchRounds, PIECES, SampleTurn, Sampled, Slot,
+};
 use crate::error::PriceError;
-use crate::kinds::Kinds;
-use pagewise_kernel::region::{Pages, Region};
+use crate::kinds::PageKinds;
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, limits};
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::pin::{MissingWay, Pins, Point, Sample, Way};
-use pagewise_model::bench::tlb::Unavailable;
+use pagewise_model::bench::pin::{MissingWay, PinBenchReport, PinPoint, PinSample, PinWay};
+use pagewise_model::bench::tlb::UnavailablePages;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pinner::Pinner;
 
@@ -39,9 +41,9 @@ const START: Nanos = Nanos::millis(3);
 const MOST: f64 = 100_000.0;
 
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct PinBenchRequest {
     /// The ways to measure. The ways without pinning that they are compared with are added.
-    pub ways: Vec<Way>,
+    pub ways: Vec<PinWay>,
     pub kinds: Vec<PageKind>,
     /// Bytes of a call, each a power of two and at most 1 MiB.
     pub sizes: Vec<Bytes>,
@@ -55,18 +57,18 @@ pub struct Request {
 
 /// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
-pub struct Plan {
-    pins: Pins,
-    kinds: Kinds,
+pub struct PinPlan {
+    pins: PinBenchReport,
+    kinds: PageKinds,
 }
 
-impl Plan {
+impl PinPlan {
     /// The requested plan, limited to the pages and ways of this machine.
     ///
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
-    pub fn new(mut request: Request) -> Result<Self, PriceError> {
-        let kinds = Kinds::here();
+    pub fn new(mut request: PinBenchRequest) -> Result<Self, PriceError> {
+        let kinds = PageKinds::here();
         let cpu = frame::cpus()?[0];
         let most = limits::own_memory()?.bytes;
         let (pages, unavailable) =
@@ -81,7 +83,7 @@ impl Plan {
                 way.or_else(|| unavailable.first().map(|m| (m.pages.name(), m.why.as_str())));
             return Err(frame::nothing(missing, "no size is left"));
         }
-        let pins = Pins {
+        let pins = PinBenchReport {
             seed: request.seed,
             repeats: request.repeats,
             quick: request.quick,
@@ -98,23 +100,23 @@ impl Plan {
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
-        let Pins { points, repeats, quick, .. } = &self.pins;
+    pub fn cost(&self) -> BenchCost {
+        let PinBenchReport { points, repeats, quick, .. } = &self.pins;
         let once = START + Nanos(frame::piece(*quick).0 * u64::from(PIECES));
         let mappings = points.len() as u64 * u64::from(*repeats);
         let resident = points.iter().map(|point| self.kinds.resident(point.pages, REGION));
         let memory = resident.max().unwrap_or_default() + Bytes::mib(1);
         let about = Nanos(once.0.saturating_mul(mappings));
-        Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
+        BenchCost::of_mappings(points.len(), (*repeats, *quick), about, memory)
     }
 }
 
 /// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
 /// samples so far. Points that lack samples say why.
 #[must_use]
-pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
+pub fn run(plan: &PinPlan, callbacks: BenchCallbacks<'_, PinPoint>) -> PinBenchReport {
     let mut pins = plan.pins.clone();
-    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
+    let mut rounds = BenchRounds::begin(callbacks, &plan.cost(), "all mappings");
     let piece = frame::piece(pins.quick);
     for repeat in 0..pins.repeats {
         rounds.round(&mut pins.points, repeat, slot, |_, point, turn| {
@@ -127,7 +129,12 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
 /// Takes a sample on the calling thread, which should be pinned: a fresh mapping, proven before and after to
 /// be on pages of the requested size. One turn warms up. Another determines how many turns fill a piece of
 /// time.
-fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sample> {
+fn take(
+    point: &PinPoint,
+    kinds: PageKinds,
+    piece: Nanos,
+    turn: SampleTurn<'_>,
+) -> Sampled<PinSample> {
     turn.stop.check()?;
     let too_large =
         || PriceError::Unavailable(format!("{} does not fit into memory", point.size_bytes));
@@ -141,11 +148,11 @@ fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sa
     let count = frame::times(piece, once.call_ns + once.release_ns, MOST);
     let pieces = frame::pieces(turn.stop, || pinner.turns(count, &region, size))?;
     let page = kinds.prove(point.pages, &region)?;
-    let of = |figure: fn(&pinner::Turn) -> f64| {
+    let of = |figure: fn(&pinner::PinTurn) -> f64| {
         let each = pieces.iter().map(|p| figure(p) / p.calls.max(1) as f64);
         frame::summary(&each.collect::<Vec<f64>>(), "pinning")
     };
-    let sample = Sample {
+    let sample = PinSample {
         repeat: turn.repeat,
         place: turn.place,
         call_ns: of(|turn| turn.call_ns)?.median,
@@ -156,10 +163,10 @@ fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sa
 }
 
 /// Takes one page of the kind, if a mapping of it leaves enough memory for others.
-fn try_kind(kinds: Kinds, kind: PageKind, most: Bytes) -> Result<(), Unavailable> {
+fn try_kind(kinds: PageKinds, kind: PageKind, most: Bytes) -> Result<(), UnavailablePages> {
     let resident = kinds.resident(kind, REGION);
     if resident > most {
-        return Err(Unavailable {
+        return Err(UnavailablePages {
             pages: kind,
             why: format!("a mapping takes {resident}, and only {most} is available"),
             next: "try again when more memory is free".to_owned(),
@@ -169,28 +176,28 @@ fn try_kind(kinds: Kinds, kind: PageKind, most: Bytes) -> Result<(), Unavailable
 }
 
 /// Every requested way and its counterpart without pinning, on every kind of page, in every size.
-fn points(request: &Request) -> Vec<Point> {
+fn points(request: &PinBenchRequest) -> Vec<PinPoint> {
     let mut points = Vec::new();
-    let wanted = |way: &Way| {
+    let wanted = |way: &PinWay| {
         request.ways.contains(way) || request.ways.iter().any(|asked| asked.without() == Some(*way))
     };
-    for way in Way::ALL.into_iter().filter(wanted) {
+    for way in PinWay::ALL.into_iter().filter(wanted) {
         let mut kinds: Vec<PageKind> = request.kinds.iter().map(|kind| way.pages(*kind)).collect();
         kinds.sort_unstable();
         kinds.dedup();
         for kind in kinds {
-            points.extend(request.sizes.iter().map(|size| Point::new(way, kind, *size)));
+            points.extend(request.sizes.iter().map(|size| PinPoint::new(way, kind, *size)));
         }
     }
     points
 }
 
 /// Pins one page by a way.
-fn try_way(way: Way) -> Result<(), MissingWay> {
+fn try_way(way: PinWay) -> Result<(), MissingWay> {
     let base = Bytes(pagewise_kernel::page_size::base().bytes());
     let taken = || {
         let size = usize::try_from(base.0).unwrap_or(0);
-        let mut region = Region::new(base, Pages::Base)?;
+        let mut region = MemoryRegion::new(base, RegionPages::Base)?;
         region.populate()?;
         Pinner::new(way, size)?.turn(&region, size)
     };
@@ -201,38 +208,40 @@ fn try_way(way: Way) -> Result<(), MissingWay> {
     })
 }
 
-fn next_step(way: Way, error: &PriceError) -> String {
+fn next_step(way: PinWay, error: &PriceError) -> String {
     let errno = match error {
         PriceError::Sys(error) => SysError::errno(error),
         _ => None,
     };
     match (way, errno) {
-        (Way::GupTest, Some(libc::ENOENT)) => {
+        (PinWay::GupTest, Some(libc::ENOENT)) => {
             "as root: mount -t debugfs none /sys/kernel/debug, on a kernel with CONFIG_GUP_TEST"
         }
-        (Way::GupTest, _) => "run as root",
-        (Way::Register, Some(libc::ENOMEM)) => "raise RLIMIT_MEMLOCK (ulimit -l)",
-        (Way::Register, _) => "sysctl kernel.io_uring_disabled=0; in a container: allow io_uring",
-        (Way::ReadOwn, _) => "in a container: allow process_vm_readv",
-        (Way::Vmsplice | Way::Tee, _) => "in a container: allow vmsplice, tee and splice",
-        (Way::Copy, _) => "try again when more memory is free",
+        (PinWay::GupTest, _) => "run as root",
+        (PinWay::Register, Some(libc::ENOMEM)) => "raise RLIMIT_MEMLOCK (ulimit -l)",
+        (PinWay::Register, _) => {
+            "sysctl kernel.io_uring_disabled=0; in a container: allow io_uring"
+        }
+        (PinWay::ReadOwn, _) => "in a container: allow process_vm_readv",
+        (PinWay::Vmsplice | PinWay::Tee, _) => "in a container: allow vmsplice, tee and splice",
+        (PinWay::Copy, _) => "try again when more memory is free",
     }
     .to_owned()
 }
 
 /// The parts of a point that the frame fills in.
-fn slot(point: &mut Point) -> Slot<'_, Sample> {
+fn slot(point: &mut PinPoint) -> Slot<'_, PinSample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Stop;
+    use crate::sample::StopCheck;
 
-    fn request() -> Request {
-        Request {
-            ways: vec![Way::ReadOwn],
+    fn request() -> PinBenchRequest {
+        PinBenchRequest {
+            ways: vec![PinWay::ReadOwn],
             kinds: vec![PageKind::Base],
             sizes: [64, 256].map(Bytes::kib).to_vec(),
             repeats: 10,
@@ -244,37 +253,40 @@ mod tests {
     #[test]
     fn what_a_way_is_set_against_is_taken_along() {
         let kinds = vec![PageKind::Base, PageKind::Thp];
-        let ways = vec![Way::Vmsplice, Way::ReadOwn];
-        let points = points(&Request { kinds, ways, ..request() });
+        let ways = vec![PinWay::Vmsplice, PinWay::ReadOwn];
+        let points = points(&PinBenchRequest { kinds, ways, ..request() });
         let count = |way| points.iter().filter(|point| point.way == way).count();
-        let counts = [Way::Vmsplice, Way::Tee, Way::ReadOwn, Way::Copy, Way::Register].map(count);
+        let counts =
+            [PinWay::Vmsplice, PinWay::Tee, PinWay::ReadOwn, PinWay::Copy, PinWay::Register]
+                .map(count);
         assert_eq!(counts, [4, 2, 4, 4, 0]);
     }
 
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn a_plan_says_what_it_takes() {
-        let plan = match Plan::new(request()) {
+        let plan = match PinPlan::new(request()) {
             Ok(plan) => plan,
             Err(error) => return println!("SKIP a_plan_says_what_it_takes: {error}"),
         };
         let cost = plan.cost();
         assert_eq!((cost.points, cost.samples), (4, 40));
         assert!(cost.cap_ns > cost.about_ns && cost.about_ns > Nanos::millis(100), "{cost:?}");
-        let quick = Plan::new(Request { quick: true, ..request() }).expect("as before").cost();
+        let quick =
+            PinPlan::new(PinBenchRequest { quick: true, ..request() }).expect("as before").cost();
         assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
     }
 
     #[test]
     fn nothing_is_no_plan() {
-        let beyond = Request { sizes: vec![Bytes(1), Bytes::gib(1)], ..request() };
-        let error = Plan::new(beyond).expect_err("no such size").to_string();
+        let beyond = PinBenchRequest { sizes: vec![Bytes(1), Bytes::gib(1)], ..request() };
+        let error = PinPlan::new(beyond).expect_err("no such size").to_string();
         assert!(error.contains("nothing to measure"), "{error}");
     }
 
     #[test]
     fn a_way_that_is_missing_says_what_to_do() {
-        for way in Way::ALL {
+        for way in PinWay::ALL {
             if let Err(missing) = try_way(way) {
                 assert!(!missing.why.is_empty() && !missing.next.is_empty(), "{missing:?}");
             }
@@ -283,25 +295,25 @@ mod tests {
             let source = std::io::Error::from_raw_os_error(errno);
             PriceError::Sys(SysError::new("x", "y", source))
         };
-        assert!(next_step(Way::Register, &refused(libc::ENOMEM)).contains("MEMLOCK"));
-        assert!(next_step(Way::Register, &refused(libc::EPERM)).contains("io_uring_disabled"));
-        assert!(next_step(Way::GupTest, &refused(libc::ENOENT)).contains("CONFIG_GUP_TEST"));
-        assert!(next_step(Way::ReadOwn, &refused(libc::ENOSYS)).contains("process_vm_readv"));
+        assert!(next_step(PinWay::Register, &refused(libc::ENOMEM)).contains("MEMLOCK"));
+        assert!(next_step(PinWay::Register, &refused(libc::EPERM)).contains("io_uring_disabled"));
+        assert!(next_step(PinWay::GupTest, &refused(libc::ENOENT)).contains("CONFIG_GUP_TEST"));
+        assert!(next_step(PinWay::ReadOwn, &refused(libc::ENOSYS)).contains("process_vm_readv"));
     }
 
     #[test]
     fn a_sample_has_times_and_a_proven_page() {
-        let point = Point::new(Way::Copy, PageKind::Base, Bytes::kib(64));
+        let point = PinPoint::new(PinWay::Copy, PageKind::Base, Bytes::kib(64));
         let taken = |stop: &'static (dyn Fn() -> bool + Sync)| {
-            let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };
+            let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(stop) };
             std::thread::scope(|scope| {
-                scope.spawn(|| take(&point, Kinds::here(), Nanos(1000), turn)).join()
+                scope.spawn(|| take(&point, PageKinds::here(), Nanos(1000), turn)).join()
             })
             .expect("no panic")
         };
         let (sample, page) = taken(&|| false).expect("memory");
         assert!(sample.call_ns > 0.0 && sample.release_ns == 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(Kinds::here().base()));
+        assert_eq!(page, Fact::Known(PageKinds::here().base()));
         assert!(matches!(taken(&|| true), Err(PriceError::Interrupted)));
     }
 }

@@ -1,24 +1,24 @@
 //! The resources of each way, and one turn of it: every piece of the region pinned once, or a pipe filled and
 //! emptied once.
 
-use crate::bench::pipe::turns::{CAPACITY, Loop};
+use crate::bench::pipe::turns::{CAPACITY, PipeLoop};
 use crate::error::PriceError;
 use crate::kernels::lend::WriteEnd;
 use crate::kernels::own_memory::{copy_by_pages, read_own};
-use crate::kernels::ring::Ring;
+use crate::kernels::ring::IoUringQueue;
 use crate::sample::time_cpu;
 use pagewise_kernel::gup_test::GupTest;
 use pagewise_kernel::proc::own_pid;
-use pagewise_kernel::region::Region;
+use pagewise_kernel::region::MemoryRegion;
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::Bytes;
-use pagewise_model::bench::pin::Way;
+use pagewise_model::bench::pin::PinWay;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
 /// The time of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Turn {
+pub(super) struct PinTurn {
     pub(super) calls: u64,
     pub(super) call_ns: f64,
     pub(super) release_ns: f64,
@@ -26,9 +26,9 @@ pub(super) struct Turn {
 
 /// The resources of a way, besides the pinned memory.
 pub(super) enum Pinner {
-    Lend { pipe: Loop, end: WriteEnd },
-    Tee { pipe: Loop, seed: Loop },
-    Register(Ring),
+    Lend { pipe: PipeLoop, end: WriteEnd },
+    Tee { pipe: PipeLoop, seed: PipeLoop },
+    Register(IoUringQueue),
     Read { pid: i32, into: Vec<u8> },
     Copy { into: Vec<u8>, page: usize },
     Kernel(GupTest),
@@ -36,15 +36,15 @@ pub(super) enum Pinner {
 
 impl Pinner {
     /// Those for pieces of `size`.
-    pub(super) fn new(way: Way, size: usize) -> Result<Self, PriceError> {
+    pub(super) fn new(way: PinWay, size: usize) -> Result<Self, PriceError> {
         Ok(match way {
-            Way::Vmsplice => {
+            PinWay::Vmsplice => {
                 let pipe = pipe_for(size)?;
                 let end = pipe.writer.try_clone();
                 let end = end.map_err(PriceError::sys("dup", "an end of a pipe"))?;
                 Self::Lend { end: WriteEnd::new(end)?, pipe }
             }
-            Way::Tee => {
+            PinWay::Tee => {
                 let seed = pipe_for(size)?;
                 let content = vec![1; size];
                 match rustix::io::write(&seed.writer, &content) {
@@ -54,16 +54,17 @@ impl Pinner {
                 }
                 Self::Tee { pipe: pipe_for(size)?, seed }
             }
-            Way::Register => {
-                let ring = Ring::new().map_err(PriceError::sys("io_uring_setup", "a queue"))?;
+            PinWay::Register => {
+                let ring =
+                    IoUringQueue::new().map_err(PriceError::sys("io_uring_setup", "a queue"))?;
                 Self::Register(ring)
             }
-            Way::ReadOwn => Self::Read { pid: own_pid(), into: vec![1; size] },
-            Way::Copy => {
+            PinWay::ReadOwn => Self::Read { pid: own_pid(), into: vec![1; size] },
+            PinWay::Copy => {
                 let page = usize::try_from(page_size::base().bytes()).unwrap_or(size);
                 Self::Copy { into: vec![1; size], page }
             }
-            Way::GupTest => Self::Kernel(GupTest::open()?),
+            PinWay::GupTest => Self::Kernel(GupTest::open()?),
         })
     }
 
@@ -71,10 +72,10 @@ impl Pinner {
     pub(super) fn turns(
         &mut self,
         count: u64,
-        region: &Region,
+        region: &MemoryRegion,
         size: usize,
-    ) -> Result<Turn, PriceError> {
-        let mut all = Turn::default();
+    ) -> Result<PinTurn, PriceError> {
+        let mut all = PinTurn::default();
         for _ in 0..count {
             let turn = self.turn(region, size)?;
             all.calls += turn.calls;
@@ -85,7 +86,11 @@ impl Pinner {
     }
 
     /// One turn over `region`, in pieces of `size`.
-    pub(super) fn turn(&mut self, region: &Region, size: usize) -> Result<Turn, PriceError> {
+    pub(super) fn turn(
+        &mut self,
+        region: &MemoryRegion,
+        size: usize,
+    ) -> Result<PinTurn, PriceError> {
         let pieces = region.as_slice().chunks_exact(size);
         match self {
             Self::Lend { pipe, end } => {
@@ -116,15 +121,15 @@ impl Pinner {
             Self::Kernel(test) => {
                 let held = test.hold(region, Bytes(size as u64), page_size::base())?;
                 let calls = pieces.len() as u64;
-                Ok(Turn { calls, call_ns: held.get.0 as f64, release_ns: held.put.0 as f64 })
+                Ok(PinTurn { calls, call_ns: held.get.0 as f64, release_ns: held.put.0 as f64 })
             }
         }
     }
 }
 
 /// A pipe that holds a piece.
-fn pipe_for(size: usize) -> Result<Loop, PriceError> {
-    let pipe = Loop::into_null(CAPACITY)?;
+fn pipe_for(size: usize) -> Result<PipeLoop, PriceError> {
+    let pipe = PipeLoop::into_null(CAPACITY)?;
     if pipe.capacity >= size {
         return Ok(pipe);
     }
@@ -141,11 +146,11 @@ fn short(call: &'static str, done: usize, size: usize) -> PriceError {
 
 /// Fills the pipe with `put`, with as many pieces as it holds, and empties it.
 fn fill_and_empty<T>(
-    pipe: &Loop,
+    pipe: &PipeLoop,
     size: usize,
     pieces: impl Iterator<Item = T>,
     mut put: impl FnMut(T) -> Result<usize, Errno>,
-) -> Result<Turn, PriceError> {
+) -> Result<PinTurn, PriceError> {
     let count = pipe.capacity / size;
     let (call_ns, filled) = time_cpu(|| {
         pieces.take(count).try_for_each(|piece| match put(piece) {
@@ -156,42 +161,42 @@ fn fill_and_empty<T>(
     });
     filled?;
     let release_ns = pipe.empty(count * size)?;
-    Ok(Turn { calls: count as u64, call_ns, release_ns })
+    Ok(PinTurn { calls: count as u64, call_ns, release_ns })
 }
 
 /// `act` on each piece.
 fn each<'a>(
     pieces: impl ExactSizeIterator<Item = &'a [u8]>,
     act: impl FnMut(&'a [u8]) -> Result<(), PriceError>,
-) -> Result<Turn, PriceError> {
+) -> Result<PinTurn, PriceError> {
     let calls = pieces.len() as u64;
     let mut pieces = pieces;
     let (call_ns, done) = time_cpu(|| pieces.try_for_each(act));
-    done.map(|()| Turn { calls, call_ns, release_ns: 0.0 })
+    done.map(|()| PinTurn { calls, call_ns, release_ns: 0.0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
 
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn every_way_takes_every_piece() {
-        let mut region = Region::new(Bytes::mib(2), Pages::Base).expect("memory");
+        let mut region = MemoryRegion::new(Bytes::mib(2), RegionPages::Base).expect("memory");
         region.populate().expect("memory");
-        for way in Way::ALL {
+        for way in PinWay::ALL {
             for size in [1 << 16, 1 << 18] {
                 let turn = Pinner::new(way, size).and_then(|mut pinner| pinner.turn(&region, size));
                 let turn = match turn {
                     Ok(turn) => turn,
                     Err(error) => {
-                        assert!(!matches!(way, Way::Copy), "{error}");
+                        assert!(!matches!(way, PinWay::Copy), "{error}");
                         println!("SKIP every_way_takes_every_piece: {}: {error}", way.into_str());
                         continue;
                     }
                 };
-                let is_of_pipe = matches!(way, Way::Vmsplice | Way::Tee);
+                let is_of_pipe = matches!(way, PinWay::Vmsplice | PinWay::Tee);
                 let all = (2 << 20) / size as u64;
                 assert!(if is_of_pipe { turn.calls >= 1 } else { turn.calls == all }, "{turn:?}");
                 assert!(turn.call_ns > 0.0 && (!is_of_pipe || turn.release_ns > 0.0), "{turn:?}");
@@ -201,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_no_pipe_holds_is_refused() {
-        let error = Pinner::new(Way::Vmsplice, 1 << 40).err().expect("too large").to_string();
+        let error = Pinner::new(PinWay::Vmsplice, 1 << 40).err().expect("too large").to_string();
         assert!(error.contains("a pipe holds"), "{error}");
     }
 }

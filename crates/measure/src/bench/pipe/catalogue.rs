@@ -6,7 +6,7 @@
 //! may have by default, 1 MiB.
 
 use pagewise_model::Bytes;
-use pagewise_model::bench::pipe::{Pages, Reader, Rung, Wait, Writer};
+use pagewise_model::bench::pipe::{PipeRung, RungPages, RungReader, RungWait, RungWriter};
 
 /// The buffer of the published study: the second-level cache of its machine.
 pub const BUFFER: Bytes = Bytes::kib(256);
@@ -17,88 +17,92 @@ const SWEEP_PIPES: [Bytes; 3] = [Bytes::kib(64), BUFFER, LARGE_PIPE];
 
 /// The pipe size that a writer's buffers need by the study's rule. `None` keeps the default.
 #[must_use]
-pub fn pipe_for(writer: Writer, buffer: Bytes) -> Option<Bytes> {
+pub fn pipe_for(writer: RungWriter, buffer: Bytes) -> Option<Bytes> {
     match writer {
-        Writer::Write | Writer::IoUring => None,
-        Writer::Vmsplice => Some(Bytes(buffer.0 / 2)),
-        Writer::SpliceFrozen | Writer::TeeSeed | Writer::GiveDropped => Some(LARGE_PIPE),
+        RungWriter::Write | RungWriter::IoUring => None,
+        RungWriter::Vmsplice => Some(Bytes(buffer.0 / 2)),
+        RungWriter::SpliceFrozen | RungWriter::TeeSeed | RungWriter::GiveDropped => {
+            Some(LARGE_PIPE)
+        }
     }
 }
 
 /// The whole ladder, from the plain way upwards.
 #[must_use]
-pub fn ladder() -> Vec<Rung> {
+pub fn ladder() -> Vec<PipeRung> {
     let mut rungs = published();
     rungs.extend(ours());
     rungs
 }
 
 /// The rungs of the published study.
-fn published() -> Vec<Rung> {
+fn published() -> Vec<PipeRung> {
     let half = Some(Bytes(BUFFER.0 / 2));
-    let lent =
-        |name, reader| Rung { pipe_bytes: half, ..Rung::plain(name, Writer::Vmsplice, reader) };
-    let huge = Rung { pages: Pages::Huge, ..lent("P4", Reader::Splice) };
+    let lent = |name, reader| PipeRung {
+        pipe_bytes: half,
+        ..PipeRung::plain(name, RungWriter::Vmsplice, reader)
+    };
+    let huge = PipeRung { pages: RungPages::Huge, ..lent("P4", RungReader::Splice) };
     vec![
-        Rung::plain("P1", Writer::Write, Reader::Read),
-        lent("P2", Reader::Read),
-        lent("P3", Reader::Splice),
+        PipeRung::plain("P1", RungWriter::Write, RungReader::Read),
+        lent("P2", RungReader::Read),
+        lent("P3", RungReader::Splice),
         huge.clone(),
-        Rung { name: "P5".to_owned(), wait: Wait::Busy, ..huge },
+        PipeRung { name: "P5".to_owned(), wait: RungWait::Busy, ..huge },
     ]
 }
 
-fn ours() -> Vec<Rung> {
-    let of = |name: &str, writer, reader, wait| Rung {
+fn ours() -> Vec<PipeRung> {
+    let of = |name: &str, writer, reader, wait| PipeRung {
         wait,
-        pages: Pages::Huge,
+        pages: RungPages::Huge,
         pipe_bytes: Some(LARGE_PIPE),
-        ..Rung::plain(name, writer, reader)
+        ..PipeRung::plain(name, writer, reader)
     };
-    let copied = |name: &str, wait| Rung {
-        pages: Pages::Base,
-        ..of(name, Writer::Write, Reader::Read, wait)
+    let copied = |name: &str, wait| PipeRung {
+        pages: RungPages::Base,
+        ..of(name, RungWriter::Write, RungReader::Read, wait)
     };
     let half = Some(Bytes(BUFFER.0 / 2));
     vec![
-        copied("large-pipe", Wait::Block),
-        copied("large-pipe-adaptive", Wait::Adaptive),
-        Rung {
-            pages: Pages::Base,
-            ..of("vmsplice-out", Writer::Write, Reader::VmspliceOut, Wait::Block)
+        copied("large-pipe", RungWait::Block),
+        copied("large-pipe-adaptive", RungWait::Adaptive),
+        PipeRung {
+            pages: RungPages::Base,
+            ..of("vmsplice-out", RungWriter::Write, RungReader::VmspliceOut, RungWait::Block)
         },
-        Rung {
-            pages: Pages::Base,
-            ..of("io-uring", Writer::IoUring, Reader::IoUring, Wait::Block)
+        PipeRung {
+            pages: RungPages::Base,
+            ..of("io-uring", RungWriter::IoUring, RungReader::IoUring, RungWait::Block)
         },
-        Rung {
+        PipeRung {
             pipe_bytes: half,
-            ..of("P4-adaptive", Writer::Vmsplice, Reader::Splice, Wait::Adaptive)
+            ..of("P4-adaptive", RungWriter::Vmsplice, RungReader::Splice, RungWait::Adaptive)
         },
-        Rung {
-            pages: Pages::HugeTlb,
+        PipeRung {
+            pages: RungPages::HugeTlb,
             pipe_bytes: half,
-            ..of("P5-reserved", Writer::Vmsplice, Reader::Splice, Wait::Busy)
+            ..of("P5-reserved", RungWriter::Vmsplice, RungReader::Splice, RungWait::Busy)
         },
-        Rung {
+        PipeRung {
             buffer_bytes: Bytes(2 * LARGE_PIPE.0),
-            ..of("P5-large", Writer::Vmsplice, Reader::Splice, Wait::Busy)
+            ..of("P5-large", RungWriter::Vmsplice, RungReader::Splice, RungWait::Busy)
         },
-        of("dropped", Writer::GiveDropped, Reader::Splice, Wait::Adaptive),
-        of("seed", Writer::TeeSeed, Reader::Splice, Wait::Adaptive),
-        of("frozen", Writer::SpliceFrozen, Reader::Splice, Wait::Block),
-        of("frozen-adaptive", Writer::SpliceFrozen, Reader::Splice, Wait::Adaptive),
-        of("frozen-busy", Writer::SpliceFrozen, Reader::Splice, Wait::Busy),
+        of("dropped", RungWriter::GiveDropped, RungReader::Splice, RungWait::Adaptive),
+        of("seed", RungWriter::TeeSeed, RungReader::Splice, RungWait::Adaptive),
+        of("frozen", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Block),
+        of("frozen-adaptive", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Adaptive),
+        of("frozen-busy", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Busy),
     ]
 }
 
 /// `rungs` over a grid of buffer and pipe sizes. A lent buffer smaller than the pipe is measured too: with
 /// references, no reader sees that it is reused too soon.
 #[must_use]
-pub fn sweep(rungs: &[Rung]) -> Vec<Rung> {
+pub fn sweep(rungs: &[PipeRung]) -> Vec<PipeRung> {
     let sizes = SWEEP_BUFFERS.into_iter().flat_map(|b| SWEEP_PIPES.map(|p| (b, p)));
     let sizes: Vec<_> = sizes.collect();
-    let with = |rung: &Rung, (buffer, pipe): (Bytes, Bytes)| Rung {
+    let with = |rung: &PipeRung, (buffer, pipe): (Bytes, Bytes)| PipeRung {
         buffer_bytes: buffer,
         pipe_bytes: Some(pipe),
         ..rung.clone()

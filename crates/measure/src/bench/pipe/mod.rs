@@ -23,17 +23,17 @@ mod sequence;
 pub(crate) mod turns;
 mod yardsticks;
 
-pub use crate::helper::Launcher;
+pub use crate::helper::HelperLauncher;
 pub use end::serve_end;
-pub use plan::Plan;
+pub use plan::PipePlan;
 pub use reference::reference_prices;
 
-use crate::bench::frame::{Callbacks, Rounds};
+use crate::bench::frame::{BenchCallbacks, BenchRounds};
 use crate::error::PriceError;
-use pagewise_model::bench::pipe::{Ladder, Point};
+use pagewise_model::bench::pipe::{PipeBenchReport, PipePoint};
 use pagewise_model::{Bytes, Fact};
-use pair::{Job, Outcome};
-use plan::Cpus;
+use pair::{PipeJob, PipeOutcome};
+use plan::AllowedCpus;
 
 /// Measures all points of `plan`, in processes that `launcher` starts as the ends. If the caller stops it or
 /// the time limit passes, the result contains the samples so far. Points that lack repeats say why.
@@ -41,18 +41,18 @@ use plan::Cpus;
 /// # Errors
 /// If the plan must not start.
 pub fn run(
-    plan: &Plan,
-    launcher: &Launcher,
-    callbacks: Callbacks<'_, Point>,
-) -> Result<Ladder, PriceError> {
+    plan: &PipePlan,
+    launcher: &HelperLauncher,
+    callbacks: BenchCallbacks<'_, PipePoint>,
+) -> Result<PipeBenchReport, PriceError> {
     let cost = plan.cost()?;
-    let cpus = Cpus::allowed();
-    let rounds = Rounds::begin(callbacks, &cost, "the whole ladder");
-    let mut session = Session { plan, launcher, cpus: cpus.clone(), rounds };
-    let mut yardsticks = yardsticks::Rounds::new(cpus);
-    let mut lanes: Vec<Lane> = Vec::with_capacity(plan.points.len());
+    let cpus = AllowedCpus::allowed();
+    let rounds = BenchRounds::begin(callbacks, &cost, "the whole ladder");
+    let mut session = PipeBenchSession { plan, launcher, cpus: cpus.clone(), rounds };
+    let mut yardsticks = yardsticks::YardstickRounds::new(cpus);
+    let mut lanes: Vec<SizedPoint> = Vec::with_capacity(plan.points.len());
     for (rung, consumption) in &plan.points {
-        let point = Point::refused(rung.clone(), *consumption, "not begun");
+        let point = PipePoint::refused(rung.clone(), *consumption, "not begun");
         lanes.push(session.pilot(point));
     }
     for repeat in 0..plan.repeats {
@@ -63,7 +63,7 @@ pub fn run(
             yardsticks.step();
         }
     }
-    Ok(Ladder {
+    Ok(PipeBenchReport {
         seed: plan.seed,
         repeats: plan.repeats,
         asked_bytes: plan.bytes,
@@ -77,21 +77,21 @@ pub fn run(
 }
 
 /// A point with the size of its repeats.
-struct Lane {
-    point: Point,
+struct SizedPoint {
+    point: PipePoint,
     bytes: Bytes,
 }
 
-struct Session<'a, 'c> {
-    plan: &'a Plan,
-    launcher: &'a Launcher,
-    cpus: Cpus,
-    rounds: Rounds<'c, Point>,
+struct PipeBenchSession<'a, 'c> {
+    plan: &'a PipePlan,
+    launcher: &'a HelperLauncher,
+    cpus: AllowedCpus,
+    rounds: BenchRounds<'c, PipePoint>,
 }
 
-impl Session<'_, '_> {
+impl PipeBenchSession<'_, '_> {
     /// The small repeat that comes first. It shows which pages the point is on, and whether it works at all.
-    fn pilot(&mut self, mut point: Point) -> Lane {
+    fn pilot(&mut self, mut point: PipePoint) -> SizedPoint {
         let pilot = self.plan.pilot();
         let mut bytes = pilot;
         match self.pair(&point, pilot) {
@@ -105,11 +105,11 @@ impl Session<'_, '_> {
             }
             Err(error) => refuse(&mut point, &error),
         }
-        Lane { point, bytes }
+        SizedPoint { point, bytes }
     }
 
     /// One counted repeat. A point that failed is skipped.
-    fn repeat(&mut self, lane: &mut Lane, repeat: u32) {
+    fn repeat(&mut self, lane: &mut SizedPoint, repeat: u32) {
         if lane.point.refused.is_some() {
             self.rounds.pass_over();
             return;
@@ -125,20 +125,20 @@ impl Session<'_, '_> {
         }
     }
 
-    fn pair(&mut self, point: &Point, bytes: Bytes) -> Result<Outcome, PriceError> {
+    fn pair(&mut self, point: &PipePoint, bytes: Bytes) -> Result<PipeOutcome, PriceError> {
         self.rounds.show(point);
         self.rounds.check()?;
         let (rung, consumption) = (&point.rung, point.consumption);
         let seats = self.cpus.seats(rung.placement).map_err(PriceError::Unavailable)?;
-        let job = Job { rung, consumption, bytes, seats };
-        let within = self.rounds.left().min(Plan::patience(bytes));
+        let job = PipeJob { rung, consumption, bytes, seats };
+        let within = self.rounds.left().min(PipePlan::patience(bytes));
         let stop = self.rounds.stop().0;
         pair::run(self.launcher, &job, (within, stop))
     }
 }
 
 /// Records what a pair showed about its point: the worst of all repeats counts.
-fn learn(point: &mut Point, outcome: &Outcome) {
+fn learn(point: &mut PipePoint, outcome: &PipeOutcome) {
     point.pipe_bytes = outcome.pipe_bytes;
     (point.writer_cpu, point.reader_cpu) = (outcome.seats.writer, outcome.seats.reader);
     if point.samples.is_empty() || point.page_bytes.known() != outcome.page_bytes.known() {
@@ -150,7 +150,7 @@ fn learn(point: &mut Point, outcome: &Outcome) {
     }
 }
 
-fn refuse(point: &mut Point, error: &PriceError) {
+fn refuse(point: &mut PipePoint, error: &PriceError) {
     let reason = error.to_string();
     if point.samples.is_empty() {
         point.page_bytes = Fact::missing(reason.clone());

@@ -5,12 +5,12 @@
 //! that stops moving bytes (a deadlock, a stopped process) runs into the deadline. Starting a pair costs some
 //! 3 ms, none of it inside the clock.
 
-use super::end::{Done, Role, Task, Word};
-use super::plan::Seats;
+use super::end::{PipeEndResult, PipeRole, PipeTask, Word};
+use super::plan::PipeSeats;
 use crate::error::PriceError;
-use crate::helper::{Helper, Launcher, Patience, wait_any};
+use crate::helper::{BenchDeadline, BenchProcess, HelperLauncher, wait_any};
 use pagewise_kernel::{SysError, pipe};
-use pagewise_model::bench::pipe::{Consumption, Rung, Sample};
+use pagewise_model::bench::pipe::{PipeConsumption, PipeRung, PipeSample};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
@@ -21,46 +21,46 @@ const LATE: &str = "the two processes stopped moving data, or were too slow";
 
 /// What a pair must do.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) rung: &'a Rung,
-    pub(super) consumption: Consumption,
+pub(super) struct PipeJob<'a> {
+    pub(super) rung: &'a PipeRung,
+    pub(super) consumption: PipeConsumption,
     pub(super) bytes: Bytes,
-    pub(super) seats: Seats,
+    pub(super) seats: PipeSeats,
 }
 
 /// The result of a pair.
 #[derive(Debug, Clone)]
-pub(super) struct Outcome {
+pub(super) struct PipeOutcome {
     /// The sample, its numbers still to be given.
-    pub(super) sample: Sample,
+    pub(super) sample: PipeSample,
     pub(super) pipe_bytes: Bytes,
     pub(super) page_bytes: Fact<PageSize>,
     pub(super) verified: Option<bool>,
-    pub(super) seats: Seats,
+    pub(super) seats: PipeSeats,
 }
 
 /// Runs one pair.
 pub(super) fn run(
-    launcher: &Launcher,
-    job: &Job<'_>,
+    launcher: &HelperLauncher,
+    job: &PipeJob<'_>,
     (within, stop): (Nanos, &dyn Fn() -> bool),
-) -> Result<Outcome, PriceError> {
+) -> Result<PipeOutcome, PriceError> {
     let (read_end, write_end) = pipe::pipe()?;
     let pipe_bytes = match job.rung.pipe_bytes {
         Some(wanted) => pipe::set_capacity(&write_end, wanted)
             .map_err(|error| PriceError::Unavailable(error.to_string()))?,
         None => pipe::capacity(&write_end)?,
     };
-    let patience = Patience::begin(within, LATE, stop);
-    let mut crew = Crew { members: Vec::new(), patience };
+    let patience = BenchDeadline::begin(within, LATE, stop);
+    let mut crew = PairCrew { members: Vec::new(), patience };
     let mut socket = None;
-    if job.consumption == Consumption::ForwardedSocket {
+    if job.consumption == PipeConsumption::ForwardedSocket {
         let (near, far) = stream_pair()?;
         socket = Some(near);
-        crew.start(launcher, job, Role::Drain, far, None)?;
+        crew.start(launcher, job, PipeRole::Drain, far, None)?;
     }
-    crew.start(launcher, job, Role::Consumer, read_end, socket)?;
-    crew.start(launcher, job, Role::Producer, write_end, None)?;
+    crew.start(launcher, job, PipeRole::Consumer, read_end, socket)?;
+    crew.start(launcher, job, PipeRole::Producer, write_end, None)?;
     let period = crew.hear_ready()?;
     // The consumer first: it is there when the first bytes come.
     for member in &crew.members {
@@ -78,10 +78,10 @@ fn stream_pair() -> Result<(OwnedFd, OwnedFd), SysError> {
 
 /// Both ends counted the same number of bytes, and it is the requested one.
 fn outcome(
-    job: &Job<'_>,
+    job: &PipeJob<'_>,
     pipe_bytes: Bytes,
-    done: Vec<(Role, Done)>,
-) -> Result<Outcome, PriceError> {
+    done: Vec<(PipeRole, PipeEndResult)>,
+) -> Result<PipeOutcome, PriceError> {
     for (role, done) in &done {
         if done.usage.bytes != job.bytes {
             let (moved, asked) = (done.usage.bytes.0, job.bytes.0);
@@ -91,12 +91,12 @@ fn outcome(
             )));
         }
     }
-    let of = |role: Role| done.iter().find(|(r, _)| *r == role).map(|(_, done)| done);
-    let (Some(writer), Some(reader)) = (of(Role::Producer), of(Role::Consumer)) else {
+    let of = |role: PipeRole| done.iter().find(|(r, _)| *r == role).map(|(_, done)| done);
+    let (Some(writer), Some(reader)) = (of(PipeRole::Producer), of(PipeRole::Consumer)) else {
         return Err(PriceError::Unavailable("a process gave no result".to_owned()));
     };
-    Ok(Outcome {
-        sample: Sample {
+    Ok(PipeOutcome {
+        sample: PipeSample {
             repeat: 0,
             place: 0,
             bytes: job.bytes,
@@ -114,32 +114,32 @@ fn outcome(
 
 /// A process of the pair.
 #[derive(Debug)]
-struct Member {
-    role: Role,
-    helper: Helper<Word>,
+struct PairMember {
+    role: PipeRole,
+    helper: BenchProcess<Word>,
 }
 
-struct Crew<'a> {
-    members: Vec<Member>,
-    patience: Patience<'a>,
+struct PairCrew<'a> {
+    members: Vec<PairMember>,
+    patience: BenchDeadline<'a>,
 }
 
-impl Crew<'_> {
+impl PairCrew<'_> {
     fn start(
         &mut self,
-        launcher: &Launcher,
-        job: &Job<'_>,
-        role: Role,
+        launcher: &HelperLauncher,
+        job: &PipeJob<'_>,
+        role: PipeRole,
         end: OwnedFd,
         socket: Option<OwnedFd>,
     ) -> Result<(), PriceError> {
-        let helper = Helper::start(launcher, end, socket)?;
+        let helper = BenchProcess::start(launcher, end, socket)?;
         let cpus = match role {
-            Role::Producer => job.seats.writer.into_iter().collect(),
-            Role::Consumer => job.seats.reader.into_iter().collect(),
-            Role::Drain => [job.seats.writer, job.seats.reader].into_iter().flatten().collect(),
+            PipeRole::Producer => job.seats.writer.into_iter().collect(),
+            PipeRole::Consumer => job.seats.reader.into_iter().collect(),
+            PipeRole::Drain => [job.seats.writer, job.seats.reader].into_iter().flatten().collect(),
         };
-        let task = Task {
+        let task = PipeTask {
             role,
             rung: job.rung.clone(),
             consumption: job.consumption,
@@ -147,7 +147,7 @@ impl Crew<'_> {
             cpus,
         };
         helper.line.say(&Word::Task(Box::new(task)))?;
-        self.members.push(Member { role, helper });
+        self.members.push(PairMember { role, helper });
         Ok(())
     }
 
@@ -165,9 +165,9 @@ impl Crew<'_> {
     }
 
     /// Waits until all are done. Whichever fails ends the wait: the others may wait for it.
-    fn hear_done(&self) -> Result<Vec<(Role, Done)>, PriceError> {
+    fn hear_done(&self) -> Result<Vec<(PipeRole, PipeEndResult)>, PriceError> {
         let mut done = Vec::with_capacity(self.members.len());
-        let mut open: Vec<&Member> = self.members.iter().collect();
+        let mut open: Vec<&PairMember> = self.members.iter().collect();
         while !open.is_empty() {
             let index = self.wait_any(&open)?;
             let member = open.swap_remove(index);
@@ -181,7 +181,7 @@ impl Crew<'_> {
     }
 
     /// The cause of a failure. If one end failed first, the other only saw its pipe break.
-    fn cause(&self, open: &[&Member], why: String) -> PriceError {
+    fn cause(&self, open: &[&PairMember], why: String) -> PriceError {
         let others: Vec<String> = open
             .iter()
             .filter_map(|member| match member.helper.line.hear_now() {
@@ -192,19 +192,19 @@ impl Crew<'_> {
         PriceError::Unavailable([vec![why], others].concat().join("; "))
     }
 
-    fn hear(&self, member: &Member) -> Result<Word, PriceError> {
+    fn hear(&self, member: &PairMember) -> Result<Word, PriceError> {
         self.wait_any(&[member])?;
         member.helper.line.hear()?.ok_or_else(|| lost(member.role))
     }
 
     /// Waits until one of `members` says something or ends; its index.
-    fn wait_any(&self, members: &[&Member]) -> Result<usize, PriceError> {
+    fn wait_any(&self, members: &[&PairMember]) -> Result<usize, PriceError> {
         let lines: Vec<_> = members.iter().map(|member| &member.helper.line).collect();
         wait_any(&lines, self.patience)
     }
 }
 
-fn lost(role: Role) -> PriceError {
+fn lost(role: PipeRole) -> PriceError {
     let ended = io::Error::other("it ended without a reply");
     SysError::new("recv", format!("the {}", role.into_str()), ended).into()
 }

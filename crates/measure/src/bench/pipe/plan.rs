@@ -1,9 +1,9 @@
 //! What a ladder will measure, and how long it takes. Shown before anything starts.
 
-use crate::bench::frame::Cost;
+use crate::bench::frame::BenchCost;
 use crate::error::PriceError;
 use pagewise_kernel::{affinity, limits, page_size, topology};
-use pagewise_model::bench::pipe::{Consumption, Placement, Rung};
+use pagewise_model::bench::pipe::{CpuPlacement, PipeConsumption, PipeRung};
 use pagewise_model::{Bytes, Nanos};
 
 /// Bytes of the small repeat that goes before.
@@ -26,9 +26,9 @@ const YARDSTICK_MEMORY: Bytes = Bytes::mib(130);
 
 /// The measurements to make.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct PipePlan {
     /// The points, in display order.
-    pub points: Vec<(Rung, Consumption)>,
+    pub points: Vec<(PipeRung, PipeConsumption)>,
     /// Fresh pairs of each point.
     pub repeats: u32,
     /// Bytes of each repeat. `None` lets each point move as much as fills `repeat_ns`.
@@ -41,12 +41,12 @@ pub struct Plan {
     pub sweep: bool,
 }
 
-impl Plan {
+impl PipePlan {
     /// What the plan costs, if it may start.
     ///
     /// # Errors
     /// If there is nothing to measure, or not enough memory.
-    pub fn cost(&self) -> Result<Cost, PriceError> {
+    pub fn cost(&self) -> Result<BenchCost, PriceError> {
         let largest = self.points.iter().map(|(rung, _)| rung.buffer_bytes).max();
         let largest =
             largest.ok_or_else(|| PriceError::Unavailable("no points to measure".to_owned()))?;
@@ -69,7 +69,7 @@ impl Plan {
             + points * (pilots.0 + START.0)
             + u64::from(self.repeats) * YARDSTICKS.0;
         let cap_ns = Nanos(about.saturating_mul(2)) + STUCK + STUCK;
-        Ok(Cost { points, samples: pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
+        Ok(BenchCost { points, samples: pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
     }
 
     /// Bytes of the small repeat that goes before.
@@ -78,7 +78,7 @@ impl Plan {
     }
 
     /// Bytes of a repeat of a point that moved `rate` bytes a second in its pilot.
-    pub(super) fn size(&self, rung: &Rung, rate: f64) -> Bytes {
+    pub(super) fn size(&self, rung: &PipeRung, rate: f64) -> Bytes {
         if let Some(bytes) = self.bytes {
             return bytes;
         }
@@ -104,16 +104,16 @@ fn at_slow_rate(bytes: Bytes) -> Nanos {
 
 /// Where producer and consumer run. `None` if the scheduler chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seats {
+pub(super) struct PipeSeats {
     pub(super) writer: Option<u32>,
     pub(super) reader: Option<u32>,
 }
 
 /// CPUs that we may use, each with the first hardware thread of its core.
 #[derive(Debug, Clone)]
-pub(super) struct Cpus(Vec<(u32, u32)>);
+pub(super) struct AllowedCpus(Vec<(u32, u32)>);
 
-impl Cpus {
+impl AllowedCpus {
     /// The CPUs of this process. A core that the kernel does not report is assumed to have one thread.
     pub(super) fn allowed() -> Self {
         let cpus = affinity::get(0).unwrap_or_default();
@@ -127,20 +127,20 @@ impl Cpus {
     }
 
     /// Seats for a placement, or why there are none.
-    pub(super) fn seats(&self, placement: Placement) -> Result<Seats, String> {
-        let pinned = |writer, reader| Seats { writer: Some(writer), reader: Some(reader) };
+    pub(super) fn seats(&self, placement: CpuPlacement) -> Result<PipeSeats, String> {
+        let pinned = |writer, reader| PipeSeats { writer: Some(writer), reader: Some(reader) };
         let (first, core) = *self.0.first().ok_or("no CPU is available")?;
         let partner = |same: bool| {
             let others = self.0.iter().skip(1);
             others.filter(|(_, c)| (*c == core) == same).map(|(cpu, _)| *cpu).next()
         };
         match placement {
-            Placement::Free => Ok(Seats { writer: None, reader: None }),
-            Placement::SameCore => Ok(pinned(first, first)),
-            Placement::TwoCores => partner(false)
+            CpuPlacement::Free => Ok(PipeSeats { writer: None, reader: None }),
+            CpuPlacement::SameCore => Ok(pinned(first, first)),
+            CpuPlacement::TwoCores => partner(false)
                 .map(|second| pinned(first, second))
                 .ok_or_else(|| "only one core may be used here".to_owned()),
-            Placement::Siblings => partner(true)
+            CpuPlacement::Siblings => partner(true)
                 .map(|second| pinned(first, second))
                 .ok_or_else(|| "the first core has only one hardware thread".to_owned()),
         }
@@ -153,15 +153,15 @@ mod tests {
 
     #[test]
     fn seats_by_cores() {
-        let two_threads = Cpus(vec![(2, 2), (3, 2), (4, 4), (5, 4)]);
+        let two_threads = AllowedCpus(vec![(2, 2), (3, 2), (4, 4), (5, 4)]);
         let seats = |placement| two_threads.seats(placement).map(|s| (s.writer, s.reader));
-        assert_eq!(seats(Placement::SameCore), Ok((Some(2), Some(2))));
-        assert_eq!(seats(Placement::Siblings), Ok((Some(2), Some(3))));
-        assert_eq!(seats(Placement::TwoCores), Ok((Some(2), Some(4))));
-        assert_eq!(seats(Placement::Free), Ok((None, None)));
-        let single = Cpus(vec![(0, 0), (1, 1)]);
-        assert!(single.seats(Placement::Siblings).is_err());
-        assert!(Cpus(vec![(0, 0)]).seats(Placement::TwoCores).is_err());
-        assert!(Cpus(Vec::new()).seats(Placement::SameCore).is_err());
+        assert_eq!(seats(CpuPlacement::SameCore), Ok((Some(2), Some(2))));
+        assert_eq!(seats(CpuPlacement::Siblings), Ok((Some(2), Some(3))));
+        assert_eq!(seats(CpuPlacement::TwoCores), Ok((Some(2), Some(4))));
+        assert_eq!(seats(CpuPlacement::Free), Ok((None, None)));
+        let single = AllowedCpus(vec![(0, 0), (1, 1)]);
+        assert!(single.seats(CpuPlacement::Siblings).is_err());
+        assert!(AllowedCpus(vec![(0, 0)]).seats(CpuPlacement::TwoCores).is_err());
+        assert!(AllowedCpus(Vec::new()).seats(CpuPlacement::SameCore).is_err());
     }
 }

@@ -18,18 +18,19 @@
 //! All but the first are differences, so each contains the noise of two figures, and one below zero is
 //! missing. Not seen: both ends at the pipe's lock at the same time. Takes about half a second.
 
-use super::end::source::{self, Source};
-use super::end::waiter::Waiter;
-use super::end::{Role, Task};
+use super::end::source::{self, PipeSource};
+use super::end::waiter::EndWaiter;
+use super::end::{PipeRole, PipeTask};
 use super::end::{failed, length};
-use super::plan::Cpus;
-use super::turns::{CAPACITY, Filling, Loop, Other};
+use super::plan::AllowedCpus;
+use super::turns::{CAPACITY, EmptyingThread, FillingCost, PipeLoop};
 use super::{catalogue, sequence};
 use crate::error::PriceError;
-use crate::prices::process::Wakeup;
+use crate::prices::process::WakeupProbe;
 use pagewise_kernel::{SysError, affinity, page_size};
 use pagewise_model::bench::pipe::{
-    ApartPrices, Consumption, Pages, Placement, Reader, ReferencePrices, Rung, Wait, Writer,
+    CpuPlacement, CrossCorePrices, PipeConsumption, PipeRung, ReferencePrices, RungPages,
+    RungReader, RungWait, RungWriter,
 };
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, PageSize};
@@ -53,9 +54,9 @@ pub fn reference_prices() -> ReferencePrices {
 
 /// A way to fill slots, on pages of a size.
 #[derive(Clone, Copy)]
-struct Way {
-    writer: Writer,
-    pages: Pages,
+struct SlotWay {
+    writer: RungWriter,
+    pages: RungPages,
     buffer: Bytes,
     on: PageSize,
     /// Bytes that the pipe holds.
@@ -66,28 +67,28 @@ struct Way {
     is_renewed: bool,
 }
 
-impl Way {
+impl SlotWay {
     /// Passed on by reference, the pipe as large as it can be.
-    fn new(writer: Writer, pages: Pages, buffer: Bytes) -> Self {
-        let on = if pages == Pages::Base { page_size::base() } else { page_size::huge() };
+    fn new(writer: RungWriter, pages: RungPages, buffer: Bytes) -> Self {
+        let on = if pages == RungPages::Base { page_size::base() } else { page_size::huge() };
         Self { writer, pages, buffer, on, pipe: CAPACITY, is_read: false, is_renewed: false }
     }
 }
 
 /// Reading pages that were lent.
-struct Lent {
-    same: Placements,
-    renewed: Placements,
+struct LentPrices {
+    same: PlacementPrices,
+    renewed: PlacementPrices,
     /// What passing them on in the same pieces costs one thread.
     passed: Result<f64, String>,
 }
 
-impl Lent {
-    fn take(pages: Pages, taken: impl Fn(Way) -> Placements) -> Self {
-        let vmspliced = Way::new(Writer::Vmsplice, pages, catalogue::BUFFER);
-        let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
-        let same = Way { is_read: true, ..passed };
-        let renewed = Way { is_renewed: true, ..same };
+impl LentPrices {
+    fn take(pages: RungPages, taken: impl Fn(SlotWay) -> PlacementPrices) -> Self {
+        let vmspliced = SlotWay::new(RungWriter::Vmsplice, pages, catalogue::BUFFER);
+        let passed = SlotWay { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
+        let same = SlotWay { is_read: true, ..passed };
+        let renewed = SlotWay { is_renewed: true, ..same };
         Self { same: taken(same), renewed: taken(renewed), passed: with_reason(by(passed, None)) }
     }
 
@@ -102,57 +103,58 @@ fn with_reason(price: Result<f64, PriceError>) -> Result<f64, String> {
 }
 
 /// A price with one thread and with a second one on another core, or why it is missing.
-struct Placements {
+struct PlacementPrices {
     here: Result<f64, String>,
     apart: Result<f64, String>,
     /// Apart, each thread having slept while it was the other's turn.
     asleep: Result<f64, String>,
 }
 
-impl Placements {
+impl PlacementPrices {
     fn with(
         other: &Result<u32, String>,
-        price: impl Fn(Option<Other>) -> Result<f64, PriceError>,
+        price: impl Fn(Option<EmptyingThread>) -> Result<f64, PriceError>,
     ) -> Self {
-        let apart =
-            |sleeps| other.clone().and_then(|cpu| with_reason(price(Some(Other { cpu, sleeps }))));
+        let apart = |sleeps| {
+            other.clone().and_then(|cpu| with_reason(price(Some(EmptyingThread { cpu, sleeps }))))
+        };
         Self { here: with_reason(price(None)), apart: apart(false), asleep: apart(true) }
     }
 }
 
 /// All ways, by what they fill the pipe with.
-struct Ways {
-    slot: Placements,
-    pin_base: Placements,
-    pin_huge: Placements,
-    cache_base: Placements,
-    cache_huge: Placements,
-    copied: Placements,
-    lent_base: Lent,
-    lent_huge: Lent,
+struct SlotWayPrices {
+    slot: PlacementPrices,
+    pin_base: PlacementPrices,
+    pin_huge: PlacementPrices,
+    cache_base: PlacementPrices,
+    cache_huge: PlacementPrices,
+    copied: PlacementPrices,
+    lent_base: LentPrices,
+    lent_huge: LentPrices,
 }
 
-impl Ways {
+impl SlotWayPrices {
     fn with(other: &Result<u32, String>) -> Self {
-        let taken = |way| Placements::with(other, |other| by(way, other));
-        let pin = |pages| taken(Way::new(Writer::Vmsplice, pages, catalogue::BUFFER));
-        let cached = |pages, size| taken(Way::new(Writer::SpliceFrozen, pages, size));
+        let taken = |way| PlacementPrices::with(other, |other| by(way, other));
+        let pin = |pages| taken(SlotWay::new(RungWriter::Vmsplice, pages, catalogue::BUFFER));
+        let cached = |pages, size| taken(SlotWay::new(RungWriter::SpliceFrozen, pages, size));
         Self {
-            slot: Placements::with(other, by_tee),
-            pin_base: pin(Pages::Base),
-            pin_huge: pin(Pages::Huge),
-            cache_base: cached(Pages::Base, SMALL),
-            cache_huge: cached(Pages::Huge, Bytes(page_size::huge().bytes())),
-            copied: Placements::with(other, by_copy),
-            lent_base: Lent::take(Pages::Base, taken),
-            lent_huge: Lent::take(Pages::Huge, taken),
+            slot: PlacementPrices::with(other, by_tee),
+            pin_base: pin(RungPages::Base),
+            pin_huge: pin(RungPages::Huge),
+            cache_base: cached(RungPages::Base, SMALL),
+            cache_huge: cached(RungPages::Huge, Bytes(page_size::huge().bytes())),
+            copied: PlacementPrices::with(other, by_copy),
+            lent_base: LentPrices::take(RungPages::Base, taken),
+            lent_huge: LentPrices::take(RungPages::Huge, taken),
         }
     }
 
     /// What another core adds, in one of the two ways to wait.
-    fn dearer(&self, apart: impl Fn(&Placements) -> &Result<f64, String>) -> ApartPrices {
-        let dearer = |way: &Placements| beyond(apart(way), &way.here);
-        ApartPrices {
+    fn dearer(&self, apart: impl Fn(&PlacementPrices) -> &Result<f64, String>) -> CrossCorePrices {
+        let dearer = |way: &PlacementPrices| beyond(apart(way), &way.here);
+        CrossCorePrices {
             slot_ns: dearer(&self.slot),
             pin_base_ns: dearer(&self.pin_base),
             pin_huge_ns: dearer(&self.pin_huge),
@@ -168,14 +170,14 @@ impl Ways {
 }
 
 fn measure() -> Result<ReferencePrices, PriceError> {
-    let cpus = Cpus::allowed();
+    let cpus = AllowedCpus::allowed();
     if let Some(cpu) = cpus.first() {
         affinity::set(0, &[cpu])?;
     }
-    let other = cpus.seats(Placement::TwoCores);
+    let other = cpus.seats(CpuPlacement::TwoCores);
     let other = other.and_then(|seats| seats.reader.ok_or_else(|| "no second CPU".to_owned()));
-    let all = Ways::with(&other);
-    let alone = |way: &Placements| beyond(&way.here, &all.slot.here);
+    let all = SlotWayPrices::with(&other);
+    let alone = |way: &PlacementPrices| beyond(&way.here, &all.slot.here);
     Ok(ReferencePrices {
         slot_ns: Fact::Known(all.slot.here.clone().map_err(PriceError::Unavailable)?),
         pin_base_ns: alone(&all.pin_base),
@@ -201,7 +203,7 @@ fn beyond(price: &Result<f64, String>, other: &Result<f64, String>) -> Fact<f64>
 
 /// CPU time of both sides of a hand-over to a thread on `cpu`.
 fn hand_over(cpu: u32) -> Fact<f64> {
-    let once = |_| Wakeup::with_partner_on(cpu).hand_over().map(|found| found.cpu_ns);
+    let once = |_| WakeupProbe::with_partner_on(cpu).hand_over().map(|found| found.cpu_ns);
     match (0..HAND_OVERS).map(once).collect::<Result<Vec<f64>, _>>() {
         Ok(values) => median(&values).map_or(Fact::missing("not measured"), Fact::Known),
         Err(error) => Fact::missing(error.to_string()),
@@ -209,26 +211,26 @@ fn hand_over(cpu: u32) -> Fact<f64> {
 }
 
 /// A slot without a search for its page, emptied by a thread on `other`, or by this one.
-fn by_tee(other: Option<Other>) -> Result<f64, PriceError> {
-    let (target, seed) = (Loop::into_null(CAPACITY)?, Loop::into_null(CAPACITY)?);
+fn by_tee(other: Option<EmptyingThread>) -> Result<f64, PriceError> {
+    let (target, seed) = (PipeLoop::into_null(CAPACITY)?, PipeLoop::into_null(CAPACITY)?);
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(seed.capacity.min(target.capacity));
     let len = rustix::io::write(&seed.writer, &content).map_err(failed("write"))?;
     target.price(other, |target| {
         let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
         let bytes = teed.map_err(failed("tee"))?;
-        Ok(Filling::of_bytes(bytes, bytes.div_ceil(page) as u64))
+        Ok(FillingCost::of_bytes(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
 /// A page that is written and read.
-fn by_copy(other: Option<Other>) -> Result<f64, PriceError> {
-    let target = Loop::into_memory(CAPACITY)?;
+fn by_copy(other: Option<EmptyingThread>) -> Result<f64, PriceError> {
+    let target = PipeLoop::into_memory(CAPACITY)?;
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(target.capacity);
     target.price(other, |target| {
         let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
-        Ok(Filling::of_bytes(bytes, bytes.div_ceil(page) as u64))
+        Ok(FillingCost::of_bytes(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
@@ -239,30 +241,35 @@ fn content(len: usize) -> Vec<u8> {
 }
 
 /// The price of a slot with `way`. Its memory must be on the pages that `way` specifies.
-fn by(way: Way, other: Option<Other>) -> Result<f64, PriceError> {
-    let target = if way.is_read { Loop::into_memory(way.pipe) } else { Loop::into_null(way.pipe) }?;
+fn by(way: SlotWay, other: Option<EmptyingThread>) -> Result<f64, PriceError> {
+    let target =
+        if way.is_read { PipeLoop::into_memory(way.pipe) } else { PipeLoop::into_null(way.pipe) }?;
     let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;
-    let rung = Rung {
+    let rung = PipeRung {
         pages: way.pages,
         buffer_bytes: way.buffer,
-        ..Rung::plain("reference", way.writer, Reader::Splice)
+        ..PipeRung::plain("reference", way.writer, RungReader::Splice)
     };
-    let task = Task {
-        role: Role::Producer,
+    let task = PipeTask {
+        role: PipeRole::Producer,
         rung,
-        consumption: if way.is_renewed { Consumption::Touched } else { Consumption::Untouched },
+        consumption: if way.is_renewed {
+            PipeConsumption::Touched
+        } else {
+            PipeConsumption::Untouched
+        },
         bytes: Bytes(0),
         cpus: Vec::new(),
     };
-    let mut source: Source = source::prepare(writer, &task)?;
+    let mut source: PipeSource = source::prepare(writer, &task)?;
     match source.prove_page_size() {
         Fact::Known(size) if size == way.on => {}
         Fact::Known(size) => return Err(PriceError::Unavailable(format!("on pages of {size}"))),
         Fact::Missing(why) => return Err(PriceError::Unavailable(why)),
     }
-    let mut waiter = Waiter::new(Wait::Block);
+    let mut waiter = EndWaiter::new(RungWait::Block);
     target.price(other, |target| {
-        let mut filled = Filling::of_bytes(0, 0);
+        let mut filled = FillingCost::of_bytes(0, 0);
         while filled.bytes < target.capacity {
             filled.own += source.turn()?;
             let given = source.give(target.capacity - filled.bytes, &mut waiter)?;

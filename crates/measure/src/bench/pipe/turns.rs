@@ -28,57 +28,60 @@ const REPEATS: usize = 7;
 const FILLINGS: usize = 32;
 
 /// A pipe with an outlet whose data is discarded.
-pub(crate) struct Loop {
+pub(crate) struct PipeLoop {
     pub(crate) reader: OwnedFd,
     pub(crate) writer: OwnedFd,
     pub(crate) capacity: usize,
-    out: Out,
+    out: LoopOutlet,
 }
 
 /// Where the bytes go.
-enum Out {
+enum LoopOutlet {
     Null(File),
     Memory(Mutex<Vec<u8>>),
 }
 
 /// A thread that empties.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Other {
+pub(super) struct EmptyingThread {
     pub(super) cpu: u32,
     /// Whether who looks on sleeps meanwhile, so that its CPU is idle.
     pub(super) sleeps: bool,
 }
 
 /// The cost of a filling.
-pub(super) struct Filling {
+pub(super) struct FillingCost {
     pub(super) bytes: usize,
     pub(super) slots: u64,
     /// Time spent making the bytes. It does not count as filling.
     pub(super) own: Nanos,
 }
 
-impl Filling {
+impl FillingCost {
     /// Of bytes that were there.
     pub(super) fn of_bytes(bytes: usize, slots: u64) -> Self {
         Self { bytes, slots, own: Nanos(0) }
     }
 }
 
-type Filled = Result<Filling, PriceError>;
+type Filled = Result<FillingCost, PriceError>;
 
-impl Loop {
+impl PipeLoop {
     /// Emptied by reference. The pipe is set to `capacity` if permitted.
     pub(crate) fn into_null(capacity: Bytes) -> Result<Self, PriceError> {
         let null = File::options().write(true).open("/dev/null");
-        Self::new(capacity, Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
+        Self::new(
+            capacity,
+            LoopOutlet::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?),
+        )
     }
 
     /// Emptied by reading.
     pub(super) fn into_memory(capacity: Bytes) -> Result<Self, PriceError> {
-        Self::new(capacity, Out::Memory(Mutex::new(vec![0; READ])))
+        Self::new(capacity, LoopOutlet::Memory(Mutex::new(vec![0; READ])))
     }
 
-    fn new(capacity: Bytes, out: Out) -> Result<Self, PriceError> {
+    fn new(capacity: Bytes, out: LoopOutlet) -> Result<Self, PriceError> {
         let (reader, writer) = pipe::pipe()?;
         // Beyond the user's limits, the pipe keeps its size.
         let held = pipe::set_capacity(&writer, capacity).or_else(|_| pipe::capacity(&writer))?;
@@ -94,12 +97,12 @@ impl Loop {
     fn take_out(&self, mut left: usize) -> Result<(), PriceError> {
         while left > 0 {
             left -= match &self.out {
-                Out::Null(null) => {
+                LoopOutlet::Null(null) => {
                     let now = SpliceFlags::NONBLOCK;
                     let moved = rustix::pipe::splice(&self.reader, None, null, None, left, now);
                     moved.map_err(failed("splice"))?
                 }
-                Out::Memory(into) => {
+                LoopOutlet::Memory(into) => {
                     let mut into = into.lock().unwrap_or_else(PoisonError::into_inner);
                     rustix::io::read(&self.reader, &mut into[..]).map_err(failed("read"))?
                 }
@@ -112,7 +115,7 @@ impl Loop {
     /// median.
     pub(super) fn price(
         &self,
-        other: Option<Other>,
+        other: Option<EmptyingThread>,
         mut fill: impl FnMut(&Self) -> Filled,
     ) -> Result<f64, PriceError> {
         let fill = || fill(self);
@@ -122,7 +125,11 @@ impl Loop {
         }
     }
 
-    fn price_apart(&self, other: Other, fill: impl FnMut() -> Filled) -> Result<f64, PriceError> {
+    fn price_apart(
+        &self,
+        other: EmptyingThread,
+        fill: impl FnMut() -> Filled,
+    ) -> Result<f64, PriceError> {
         let baton = Baton { sleeps: other.sleeps, ..Baton::default() };
         std::thread::scope(|scope| {
             let emptying = scope.spawn(|| {
@@ -231,19 +238,19 @@ impl Baton {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pipe::plan::Cpus;
-    use pagewise_model::bench::pipe::Placement;
+    use crate::bench::pipe::plan::AllowedCpus;
+    use pagewise_model::bench::pipe::CpuPlacement;
 
-    fn write(target: &Loop) -> Filled {
+    fn write(target: &PipeLoop) -> Filled {
         let content = [7; 8192];
         let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
-        Ok(Filling::of_bytes(bytes, 2))
+        Ok(FillingCost::of_bytes(bytes, 2))
     }
 
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn both_ways_out_have_a_price_on_one_core_and_on_two() {
-        let other = Cpus::allowed().seats(Placement::TwoCores).map(|seats| seats.reader);
+        let other = AllowedCpus::allowed().seats(CpuPlacement::TwoCores).map(|seats| seats.reader);
         let cpus = match other {
             Ok(cpu) => vec![None, cpu],
             Err(why) => {
@@ -251,10 +258,12 @@ mod tests {
                 vec![None]
             }
         };
-        for target in [Loop::into_null(CAPACITY).unwrap(), Loop::into_memory(CAPACITY).unwrap()] {
+        for target in
+            [PipeLoop::into_null(CAPACITY).unwrap(), PipeLoop::into_memory(CAPACITY).unwrap()]
+        {
             for cpu in &cpus {
                 for sleeps in [false, true] {
-                    let other = cpu.map(|cpu| Other { cpu, sleeps });
+                    let other = cpu.map(|cpu| EmptyingThread { cpu, sleeps });
                     assert!(target.price(other, write).unwrap() > 0.0);
                 }
             }
@@ -263,13 +272,14 @@ mod tests {
 
     #[test]
     fn an_error_of_either_side_ends_both() {
-        let target = Loop::into_null(CAPACITY).unwrap();
-        let cpu = Cpus::allowed().first().unwrap();
-        let refuse = |_: &Loop| Err(PriceError::Unavailable("no".to_owned()));
-        let other = Some(Other { cpu, sleeps: false });
+        let target = PipeLoop::into_null(CAPACITY).unwrap();
+        let cpu = AllowedCpus::allowed().first().unwrap();
+        let refuse = |_: &PipeLoop| Err(PriceError::Unavailable("no".to_owned()));
+        let other = Some(EmptyingThread { cpu, sleeps: false });
         assert_eq!(target.price(other, refuse).unwrap_err().to_string(), "no");
         // More is to be emptied than there is.
-        let lie = |target: &Loop| write(target).map(|took| Filling::of_bytes(took.bytes + 1, 2));
+        let lie =
+            |target: &PipeLoop| write(target).map(|took| FillingCost::of_bytes(took.bytes + 1, 2));
         let error = target.price(other, lie).unwrap_err().to_string();
         assert!(error.contains("splice"), "{error}");
     }

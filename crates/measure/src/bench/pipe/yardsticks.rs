@@ -5,12 +5,12 @@
 //! cache; only the reading is timed. One repeat of each is taken after each round of the ladder, so that both
 //! saw the same machine state. Not seen: the bandwidth of several cores together. A round takes some 30 ms.
 
-use super::plan::Cpus;
+use super::plan::AllowedCpus;
 use crate::error::PriceError;
 use crate::sample::time;
-use crate::stream::{Buffers, rate, sum};
+use crate::stream::{StreamBuffers, rate, sum};
 use pagewise_kernel::affinity;
-use pagewise_model::bench::pipe::{Placement, Yardsticks};
+use pagewise_model::bench::pipe::{CpuPlacement, PipeYardsticks};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -24,15 +24,15 @@ const PIECES: usize = 64;
 
 /// The repeats.
 #[derive(Debug)]
-pub(super) struct Rounds {
-    cpus: Cpus,
+pub(super) struct YardstickRounds {
+    cpus: AllowedCpus,
     memcpy: Result<Vec<f64>, String>,
     read: Result<Vec<f64>, String>,
     cross: Result<Vec<f64>, String>,
 }
 
-impl Rounds {
-    pub(super) fn new(cpus: Cpus) -> Self {
+impl YardstickRounds {
+    pub(super) fn new(cpus: AllowedCpus) -> Self {
         Self { cpus, memcpy: Ok(Vec::new()), read: Ok(Vec::new()), cross: Ok(Vec::new()) }
     }
 
@@ -52,7 +52,7 @@ impl Rounds {
                 self.read = Err(error.to_string());
             }
         }
-        match self.cpus.seats(Placement::TwoCores) {
+        match self.cpus.seats(CpuPlacement::TwoCores) {
             Err(why) => self.cross = Err(why),
             Ok(seats) => match hand_over(seats.writer, seats.reader) {
                 Ok(rate) => push(&mut self.cross, rate),
@@ -61,14 +61,14 @@ impl Rounds {
         }
     }
 
-    pub(super) fn finish(self) -> Yardsticks {
+    pub(super) fn finish(self) -> PipeYardsticks {
         let fact = |values: Result<Vec<f64>, String>| match values {
             Err(why) => Fact::Missing(why),
             Ok(values) => {
                 Measured::from_values(&values).map_or(Fact::missing("not measured"), Fact::Known)
             }
         };
-        Yardsticks {
+        PipeYardsticks {
             memcpy_gib_per_s: fact(self.memcpy),
             read_gib_per_s: fact(self.read),
             cross_core_gib_per_s: fact(self.cross),
@@ -88,7 +88,7 @@ fn copy_and_read(cpu: Option<u32>) -> Result<(f64, f64), PriceError> {
     if let Some(cpu) = cpu {
         affinity::set(0, &[cpu])?;
     }
-    let mut buffers = Buffers::new(SET)?;
+    let mut buffers = StreamBuffers::new(SET)?;
     let (copied_ns, ()) = time(|| buffers.copy());
     let (read_ns, ()) = time(|| buffers.read());
     Ok((rate(SET, copied_ns), rate(SET, read_ns)))
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_has_a_rate_or_a_reason() {
-        let mut rounds = Rounds::new(Cpus::allowed());
+        let mut rounds = YardstickRounds::new(AllowedCpus::allowed());
         rounds.step();
         let yardsticks = rounds.finish();
         for fact in [&yardsticks.memcpy_gib_per_s, &yardsticks.read_gib_per_s] {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_a_round_there_is_no_figure() {
-        let none = Rounds::new(Cpus::allowed()).finish();
+        let none = YardstickRounds::new(AllowedCpus::allowed()).finish();
         assert_eq!(none.read_gib_per_s.reason(), Some("not measured"));
     }
 }

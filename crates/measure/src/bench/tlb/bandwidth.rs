@@ -7,10 +7,10 @@
 //! buffers first, so they are local).
 
 use crate::error::PriceError;
-use crate::gate::{self, AtGate};
-use crate::stream::{Buffers, rate};
+use crate::gate::{self, GatedThread};
+use crate::stream::{StreamBuffers, rate};
 use pagewise_kernel::{affinity, clock};
-use pagewise_model::bench::tlb::{Bandwidth, Rates};
+use pagewise_model::bench::tlb::{MemoryBandwidth, MemoryRates};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 
 /// Most and least size of a buffer, and its unit.
@@ -43,14 +43,14 @@ type Values = Result<Vec<[f64; WORKS]>, String>;
 
 /// The repeats.
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct BandwidthRounds {
     cpus: Vec<u32>,
     buffer: Bytes,
     one: Values,
     all: Values,
 }
 
-impl Rounds {
+impl BandwidthRounds {
     pub(super) fn new(cpus: &[u32], most: Bytes) -> Self {
         let buffer = buffer(cpus.len(), most);
         let (one, all) = match (buffer, cpus.len()) {
@@ -71,8 +71,8 @@ impl Rounds {
         step(&mut self.all, &self.cpus, self.buffer);
     }
 
-    pub(super) fn finish(self) -> Bandwidth {
-        Bandwidth {
+    pub(super) fn finish(self) -> MemoryBandwidth {
+        MemoryBandwidth {
             buffer_bytes: self.buffer,
             cpus: u32::try_from(self.cpus.len()).unwrap_or(u32::MAX),
             one: rates(self.one),
@@ -90,16 +90,16 @@ fn step(values: &mut Values, cpus: &[u32], each: Bytes) {
     }
 }
 
-fn rates(values: Values) -> Rates {
+fn rates(values: Values) -> MemoryRates {
     let taken = match values {
-        Err(why) => return Rates::missing(&why),
+        Err(why) => return MemoryRates::missing(&why),
         Ok(taken) => taken,
     };
     let of = |work: usize| {
         let values: Vec<f64> = taken.iter().map(|rates| rates[work]).collect();
         Measured::from_values(&values).map_or(Fact::missing("not measured"), Fact::Known)
     };
-    Rates { read_gib_per_s: of(0), write_gib_per_s: of(1), copy_gib_per_s: of(2) }
+    MemoryRates { read_gib_per_s: of(0), write_gib_per_s: of(1), copy_gib_per_s: of(2) }
 }
 
 /// The rates of one thread on each of `cpus`, all at work at the same time.
@@ -116,11 +116,11 @@ fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
 /// Beginning and end of each kind of work.
 type Spans = [(Nanos, Nanos); WORKS];
 
-fn work(cpu: u32, each: Bytes, at: &AtGate<'_>) -> Result<Spans, PriceError> {
+fn work(cpu: u32, each: Bytes, at: &GatedThread<'_>) -> Result<Spans, PriceError> {
     affinity::set(0, &[cpu])?;
-    let mut buffers = Buffers::new(each)?;
-    let works: [fn(&mut Buffers); WORKS] =
-        [|buffers| buffers.read(), Buffers::write, Buffers::copy];
+    let mut buffers = StreamBuffers::new(each)?;
+    let works: [fn(&mut StreamBuffers); WORKS] =
+        [|buffers| buffers.read(), StreamBuffers::write, StreamBuffers::copy];
     let mut spans = [(Nanos(0), Nanos(0)); WORKS];
     for (nth, (work, span)) in works.iter().zip(&mut spans).enumerate() {
         at.pass(nth + 1)?;
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn each_has_a_rate_or_a_reason() {
         let cpus = affinity::get(0).expect("CPUs");
-        let mut rounds = Rounds::new(&cpus, Bytes(SMALLEST.0 * 2 * cpus.len() as u64));
+        let mut rounds = BandwidthRounds::new(&cpus, Bytes(SMALLEST.0 * 2 * cpus.len() as u64));
         rounds.step();
         let found = rounds.finish();
         assert_eq!(found.buffer_bytes, SMALLEST);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn without_memory_there_is_a_reason() {
-        let mut rounds = Rounds::new(&[0], Bytes::mib(1));
+        let mut rounds = BandwidthRounds::new(&[0], Bytes::mib(1));
         rounds.step();
         let found = rounds.finish();
         assert!(found.one.read_gib_per_s.reason().is_some_and(|why| why.contains("memory")));

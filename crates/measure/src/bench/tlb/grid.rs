@@ -1,9 +1,9 @@
 //! Which points are walked.
 
-use super::Request;
-use crate::kinds::Kinds;
+use super::TlbBenchRequest;
+use crate::kinds::PageKinds;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::tlb::{Path, Point};
+use pagewise_model::bench::tlb::{TlbPath, TlbPoint};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeSet;
 
@@ -22,17 +22,17 @@ const BACKING: [u64; 5] = [64, 128, 256, 512, 1024];
 const FEWEST_ELEMENTS: u64 = 4;
 
 /// Lists over growing sets, each on every kind of page.
-pub(super) fn lists(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+pub(super) fn lists(request: &TlbBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TlbPoint> {
     let mut points = Vec::new();
     for &order in &request.orders {
         for &npad in &request.npads {
-            let path = Path::List { order, npad };
+            let path = TlbPath::List { order, npad };
             for set in sets(request.smallest, request.largest) {
                 let elements = set.0 / path.pitch().0;
                 let fits = |kind: &&PageKind| kinds.resident(**kind, set) <= most;
                 if elements >= FEWEST_ELEMENTS {
                     let on = request.kinds.iter().filter(fits);
-                    points.extend(on.map(|kind| Point::new(path, *kind, elements)));
+                    points.extend(on.map(|kind| TlbPoint::new(path, *kind, elements)));
                 }
             }
         }
@@ -53,15 +53,15 @@ pub(crate) const fn apart(base: PageSize) -> Bytes {
 }
 
 /// Lines by growing number: on base pages, on huge pages, and packed for comparison.
-pub(super) fn lines(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+pub(super) fn lines(request: &TlbBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TlbPoint> {
     let within = |each: u64| most.0 / each.max(1);
     let per_octave = if request.quick { 4 } else { 8 };
     let has = |kind| request.kinds.contains(&kind);
     let (base, huge) = (kinds.base(), kinds.huge());
     let mut points = Vec::new();
     let mut add = |apart_bytes, kind, counts: &[u64]| {
-        let path = Path::Lines { apart_bytes };
-        points.extend(counts.iter().map(|count| Point::new(path, kind, *count)));
+        let path = TlbPath::Lines { apart_bytes };
+        points.extend(counts.iter().map(|count| TlbPoint::new(path, kind, *count)));
     };
     let mut counts = BTreeSet::new();
     if has(PageKind::Base) {
@@ -83,7 +83,7 @@ pub(super) fn lines(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> 
     }
     let reference = if has(PageKind::Thp) { PageKind::Thp } else { PageKind::Base };
     let counts: Vec<u64> = counts.into_iter().collect();
-    add(Path::PACKED.pitch(), reference, &counts);
+    add(TlbPath::PACKED.pitch(), reference, &counts);
     points
 }
 
@@ -98,14 +98,14 @@ pub(crate) fn steps(from: u64, to: u64, per_octave: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::tlb::Parts;
-    use pagewise_model::bench::tlb::Order;
+    use crate::bench::tlb::TlbParts;
+    use pagewise_model::bench::tlb::AccessOrder;
 
-    fn request(quick: bool) -> Request {
-        Request {
-            parts: Parts::ALL,
+    fn request(quick: bool) -> TlbBenchRequest {
+        TlbBenchRequest {
+            parts: TlbParts::ALL,
             kinds: vec![PageKind::Base, PageKind::Thp],
-            orders: vec![Order::Random, Order::Sequential],
+            orders: vec![AccessOrder::Random, AccessOrder::Sequential],
             npads: vec![0, 7, 15, 31],
             smallest: Bytes::kib(1),
             largest: Bytes::gib(1),
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn lists_are_all_that_was_asked_for_and_fits() {
-        let kinds = Kinds::here();
+        let kinds = PageKinds::here();
         let all = lists(&request(false), kinds, Bytes::gib(4));
         assert_eq!(all.len(), 2 * 4 * 21 * 2);
         assert!(all.iter().all(|p| p.elements.is_power_of_two() && p.elements >= 4));
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn every_number_of_lines_has_its_packed_one() {
         for quick in [true, false] {
-            let points = lines(&request(quick), Kinds::here(), Bytes::gib(2));
+            let points = lines(&request(quick), PageKinds::here(), Bytes::gib(2));
             let packed: BTreeSet<u64> =
-                points.iter().filter(|p| p.path == Path::PACKED).map(|p| p.elements).collect();
+                points.iter().filter(|p| p.path == TlbPath::PACKED).map(|p| p.elements).collect();
             assert!(points.iter().all(|p| packed.contains(&p.elements)));
             let different: BTreeSet<String> = points.iter().map(|p| format!("{p:?}")).collect();
             assert_eq!(different.len(), points.len());

@@ -25,15 +25,19 @@ mod layout;
 
 pub(crate) use grid::{apart, steps};
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
+use crate::bench::frame::{
+    self, BenchCallbacks, BenchCost, BenchRounds, PIECES, SampleTurn, Sampled, Slot,
+};
 use crate::error::PriceError;
-use crate::kernels::list::{Links, List};
-use crate::kinds::Kinds;
+use crate::kernels::list::{ChaseList, ChaseListBuilder};
+use crate::kinds::PageKinds;
 use crate::sample::time_cpu;
-use layout::Layout;
+use layout::TlbLayout;
 use pagewise_kernel::{SysError, tlb, topology};
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::tlb::{Cache, ClaimedTlb, LINE, Order, Path, Point, Sample, Walks};
+use pagewise_model::bench::tlb::{
+    AccessOrder, ClaimedTlb, DataCache, LINE, TlbBenchReport, TlbPath, TlbPoint, TlbSample,
+};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Time of a mapping in addition to its memory and its loads: thread, checking its pages.
@@ -58,7 +62,7 @@ const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Which parts are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct TlbParts {
     /// Lists over growing sets.
     pub lists: bool,
     /// Lines on a growing number of pages, for the reach of the TLB.
@@ -67,16 +71,16 @@ pub struct Parts {
     pub bandwidth: bool,
 }
 
-impl Parts {
+impl TlbParts {
     pub const ALL: Self = Self { lists: true, lines: true, bandwidth: true };
 }
 
 #[derive(Debug, Clone)]
-pub struct Request {
-    pub parts: Parts,
+pub struct TlbBenchRequest {
+    pub parts: TlbParts,
     pub kinds: Vec<PageKind>,
     /// Orders of lists.
-    pub orders: Vec<Order>,
+    pub orders: Vec<AccessOrder>,
     /// Words of padding of their elements; with the pointer a power of two.
     pub npads: Vec<u32>,
     /// Smallest set of lists.
@@ -92,26 +96,26 @@ pub struct Request {
 
 /// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
-pub struct Plan {
-    walks: Walks,
-    kinds: Kinds,
+pub struct TlbPlan {
+    walks: TlbBenchReport,
+    kinds: PageKinds,
     cpus: Vec<u32>,
     /// Rounds that end with a repeat of the bandwidth.
     rate_repeats: u32,
 }
 
-impl Plan {
+impl TlbPlan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
-    pub fn new(mut request: Request) -> Result<Self, PriceError> {
-        let kinds = Kinds::here();
+    pub fn new(mut request: TlbBenchRequest) -> Result<Self, PriceError> {
+        let kinds = PageKinds::here();
         let cpus = frame::cpus()?;
         let most = frame::allowed_memory()?;
         let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
         request.kinds = pages;
-        let Request { parts, repeats, quick, seed, .. } = request;
+        let TlbBenchRequest { parts, repeats, quick, seed, .. } = request;
         let mut points = Vec::new();
         if parts.lists {
             points.extend(grid::lists(&request, kinds, most.bytes));
@@ -129,7 +133,7 @@ impl Plan {
             (true, true) => repeats.min(QUICK_RATES),
             (true, false) => repeats,
         };
-        let walks = Walks {
+        let walks = TlbBenchReport {
             seed,
             repeats,
             quick,
@@ -140,7 +144,7 @@ impl Plan {
             huge_page_bytes: kinds.huge(),
             points,
             unavailable,
-            bandwidth: bandwidth::Rounds::new(&cpus, most.bytes).finish(),
+            bandwidth: bandwidth::BandwidthRounds::new(&cpus, most.bytes).finish(),
             claimed: claimed_tlbs(cpus[0]),
             caches: caches(cpus[0]),
             judgement: None,
@@ -149,31 +153,31 @@ impl Plan {
     }
 
     /// Whether the last cache holds the lines of a point.
-    fn is_cached(&self, point: &Point) -> bool {
+    fn is_cached(&self, point: &TlbPoint) -> bool {
         let bytes = match point.path {
-            Path::List { .. } => point.set_bytes(),
-            Path::Lines { .. } => Bytes(point.elements.saturating_mul(LINE.0)),
+            TlbPath::List { .. } => point.set_bytes(),
+            TlbPath::Lines { .. } => Bytes(point.elements.saturating_mul(LINE.0)),
         };
         self.walks.caches.last().is_some_and(|cache| bytes <= cache.size_bytes)
     }
 
     #[must_use]
-    pub fn cost(&self) -> Cost {
-        let Walks { points, repeats, quick, most_bytes, .. } = &self.walks;
+    pub fn cost(&self) -> BenchCost {
+        let TlbBenchReport { points, repeats, quick, most_bytes, .. } = &self.walks;
         let once: u64 = points.iter().map(|point| self.time(point).0).sum();
         let rates = bandwidth::time(self.cpus.len()).0 * u64::from(self.rate_repeats);
         let about = once.saturating_mul(u64::from(*repeats)).saturating_add(rates);
         let sets = points.iter().map(|point| self.resident(point)).max().unwrap_or_default();
         let buffers = bandwidth::memory(self.cpus.len(), *most_bytes);
         let memory = if self.rate_repeats > 0 { sets.max(buffers) } else { sets };
-        Cost::of_mappings(points.len(), (*repeats, *quick), Nanos(about), memory)
+        BenchCost::of_mappings(points.len(), (*repeats, *quick), Nanos(about), memory)
     }
 
     /// The memory that one mapping of a point takes.
-    fn resident(&self, point: &Point) -> Bytes {
+    fn resident(&self, point: &TlbPoint) -> Bytes {
         let base = self.kinds.base().bytes();
         let set = match (point.path, point.pages) {
-            (Path::Lines { apart_bytes }, PageKind::Base) if apart_bytes.0 > base => {
+            (TlbPath::Lines { apart_bytes }, PageKind::Base) if apart_bytes.0 > base => {
                 Bytes(point.elements.saturating_mul(base))
             }
             _ => point.set_bytes(),
@@ -181,7 +185,7 @@ impl Plan {
         self.kinds.resident(point.pages, set)
     }
 
-    fn time(&self, point: &Point) -> Nanos {
+    fn time(&self, point: &TlbPoint) -> Nanos {
         let memory = self.resident(point).0.saturating_mul(PER_BYTE_PS) / 1000;
         let linking = point.elements.saturating_mul(PER_ELEMENT_PS) / 1000;
         let is_cached = self.is_cached(point);
@@ -192,18 +196,23 @@ impl Plan {
     }
 
     /// Where the elements of a point lie in the sample of this turn.
-    fn layout(&self, point: &Point, turn: Turn<'_>, rounds: &mut Rounds<'_, Point>) -> Layout {
+    fn layout(
+        &self,
+        point: &TlbPoint,
+        turn: SampleTurn<'_>,
+        rounds: &mut BenchRounds<'_, TlbPoint>,
+    ) -> TlbLayout {
         let kinds = self.kinds;
         let (order, page) = match point.path {
-            Path::List { .. } => (Vec::new(), kinds.base()),
-            Path::Lines { apart_bytes } => {
+            TlbPath::List { .. } => (Vec::new(), kinds.base()),
+            TlbPath::Lines { apart_bytes } => {
                 let order = rounds.shuffled(point.elements as usize);
                 let has_huge = apart_bytes.0 >= kinds.huge().bytes();
                 (order, if has_huge { kinds.huge() } else { kinds.base() })
             }
         };
         let key = u64::from(turn.place).wrapping_mul(KEY_STEP).wrapping_add(self.walks.seed);
-        Layout::new(point.path, point.elements, key, order, page)
+        TlbLayout::new(point.path, point.elements, key, order, page)
     }
 
     /// Takes a sample on the calling thread, which should be pinned: a fresh mapping that is linked, walked,
@@ -214,15 +223,20 @@ impl Plan {
     /// the thread's CPU time. It excludes other work on this CPU, but not the effect of that work on the
     /// caches. Memory of a pool is populated before it is touched: beyond a cgroup's hugetlb limit a touch
     /// would raise `SIGBUS`, while the call returns an error.
-    fn take(&self, point: &Point, layout: &Layout, turn: Turn<'_>) -> Sampled<Sample> {
+    fn take(
+        &self,
+        point: &TlbPoint,
+        layout: &TlbLayout,
+        turn: SampleTurn<'_>,
+    ) -> Sampled<TlbSample> {
         let stop = turn.stop;
         stop.check()?;
         let mut region = self.kinds.map(point.pages, layout.span())?;
         // Lines on base pages touch only few of the pages around them.
-        if matches!(point.path, Path::List { .. }) || point.pages != PageKind::Base {
+        if matches!(point.path, TlbPath::List { .. }) || point.pages != PageKind::Base {
             region.populate()?;
         }
-        let mut links = Links::new(region);
+        let mut links = ChaseListBuilder::new(region);
         layout.link(&mut links, || stop.check())?;
         let list = links.close();
         let warm = warm(point.elements, self.is_cached(point));
@@ -239,18 +253,18 @@ impl Plan {
         let page = self.kinds.prove(point.pages, list.region())?;
         let measured = frame::summary(&values, "the walk")?;
         let (load_ns, within_share) = (measured.median, measured.spread_share());
-        let Turn { repeat, place, .. } = turn;
-        Ok((Sample { repeat, place, load_ns, within_share }, Fact::Known(page)))
+        let SampleTurn { repeat, place, .. } = turn;
+        Ok((TlbSample { repeat, place, load_ns, within_share }, Fact::Known(page)))
     }
 }
 
 /// Walks all points of `plan`, with one bandwidth repeat after each round. If the caller stops it or the time
 /// limit passes, the result contains the samples so far. Points that lack samples say why.
 #[must_use]
-pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Walks {
+pub fn run(plan: &TlbPlan, callbacks: BenchCallbacks<'_, TlbPoint>) -> TlbBenchReport {
     let mut walks = plan.walks.clone();
-    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all walks");
-    let mut rates = bandwidth::Rounds::new(&plan.cpus, walks.most_bytes);
+    let mut rounds = BenchRounds::begin(callbacks, &plan.cost(), "all walks");
+    let mut rates = bandwidth::BandwidthRounds::new(&plan.cpus, walks.most_bytes);
     for repeat in 0..walks.repeats {
         rounds.round(&mut walks.points, repeat, slot, |rounds, point, turn| {
             frame::still_free(plan.resident(point))?;
@@ -271,20 +285,20 @@ fn warm(elements: u64, is_cached: bool) -> u64 {
     lap.max(FEWEST_WARM)
 }
 
-fn follow(list: &List, from: usize, steps: u64) -> Result<usize, PriceError> {
+fn follow(list: &ChaseList, from: usize, steps: u64) -> Result<usize, PriceError> {
     let last = list.walk(from, steps);
     last.ok_or_else(|| SysError::malformed("walk", "a list in memory").into())
 }
 
-fn caches(cpu: u32) -> Vec<Cache> {
+fn caches(cpu: u32) -> Vec<DataCache> {
     let found = topology::data_caches(cpu).unwrap_or_default();
-    found.into_iter().map(|(level, size_bytes)| Cache { level, size_bytes }).collect()
+    found.into_iter().map(|(level, size_bytes)| DataCache { level, size_bytes }).collect()
 }
 
 /// What a CPU reports about its TLBs. On processors with cores of several kinds each core reports its own.
 pub(crate) fn claimed_tlbs(cpu: u32) -> Vec<ClaimedTlb> {
     let asked = frame::on_cpu(cpu, || Ok(tlb::claimed()));
-    let one = |found: tlb::Tlb| ClaimedTlb {
+    let one = |found: tlb::CpuidTlb| ClaimedTlb {
         level: found.level,
         side: found.side,
         page_bytes: found.page_sizes(),
@@ -295,20 +309,20 @@ pub(crate) fn claimed_tlbs(cpu: u32) -> Vec<ClaimedTlb> {
 }
 
 /// The parts of a point that the frame fills in.
-fn slot(point: &mut Point) -> Slot<'_, Sample> {
+fn slot(point: &mut TlbPoint) -> Slot<'_, TlbSample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Stop;
+    use crate::sample::StopCheck;
 
-    fn request() -> Request {
-        Request {
-            parts: Parts { lists: true, lines: false, bandwidth: false },
+    fn request() -> TlbBenchRequest {
+        TlbBenchRequest {
+            parts: TlbParts { lists: true, lines: false, bandwidth: false },
             kinds: vec![PageKind::Base],
-            orders: vec![Order::Random],
+            orders: vec![AccessOrder::Random],
             npads: vec![7],
             smallest: Bytes::kib(1),
             largest: Bytes::mib(1),
@@ -320,36 +334,42 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(request()).expect("base pages");
+        let plan = TlbPlan::new(request()).expect("base pages");
         let cost = plan.cost();
         assert_eq!((cost.points, cost.samples), (11, 110));
         assert_eq!(cost.memory_bytes, Bytes::mib(1));
         assert!(cost.cap_ns > cost.about_ns && cost.about_ns > Nanos::millis(500), "{cost:?}");
-        let quick = Plan::new(Request { quick: true, ..request() }).expect("base pages").cost();
+        let quick =
+            TlbPlan::new(TlbBenchRequest { quick: true, ..request() }).expect("base pages").cost();
         assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
     }
 
     #[test]
     fn nothing_is_no_plan() {
-        let beyond = Request { smallest: Bytes(1 << 62), largest: Bytes(1 << 63), ..request() };
-        let error = Plan::new(beyond).expect_err("too large").to_string();
+        let beyond =
+            TlbBenchRequest { smallest: Bytes(1 << 62), largest: Bytes(1 << 63), ..request() };
+        let error = TlbPlan::new(beyond).expect_err("too large").to_string();
         assert!(error.contains("nothing to measure"), "{error}");
     }
 
     #[test]
     fn lines_take_the_pages_that_they_touch() {
-        let plan = Plan::new(request()).expect("base pages");
+        let plan = TlbPlan::new(request()).expect("base pages");
         let base = plan.kinds.base();
-        let path = Path::Lines { apart_bytes: apart(base) };
-        let point = Point::new(path, PageKind::Base, 100);
+        let path = TlbPath::Lines { apart_bytes: apart(base) };
+        let point = TlbPoint::new(path, PageKind::Base, 100);
         assert_eq!(plan.resident(&point), Bytes(100 * base.bytes()));
     }
 
-    fn taken(stop: &'static (dyn Fn() -> bool + Sync)) -> Sampled<Sample> {
-        let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
-        let point = Point::new(Path::List { order: Order::Random, npad: 7 }, PageKind::Base, 64);
-        let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };
-        let layout = Layout::new(point.path, 64, 1, Vec::new(), plan.kinds.base());
+    fn taken(stop: &'static (dyn Fn() -> bool + Sync)) -> Sampled<TlbSample> {
+        let plan = TlbPlan::new(TlbBenchRequest { quick: true, ..request() }).expect("base pages");
+        let point = TlbPoint::new(
+            TlbPath::List { order: AccessOrder::Random, npad: 7 },
+            PageKind::Base,
+            64,
+        );
+        let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(stop) };
+        let layout = TlbLayout::new(point.path, 64, 1, Vec::new(), plan.kinds.base());
         std::thread::scope(|scope| scope.spawn(|| plan.take(&point, &layout, turn)).join())
             .expect("no panic")
     }
@@ -358,7 +378,7 @@ mod tests {
     fn a_sample_has_a_time_and_a_proven_page() {
         let (sample, page) = taken(&|| false).expect("memory");
         assert!(sample.load_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(Kinds::here().base()));
+        assert_eq!(page, Fact::Known(PageKinds::here().base()));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) use machine::{INSTRUCTIONS, IS_KNOWN};
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::code_region::CodeRegion;
-use pagewise_kernel::region::Region;
+use pagewise_kernel::region::MemoryRegion;
 
 /// What elements are apart by at least: no two of them overlap, nor the frame and another element.
 const LINE: usize = 64;
@@ -32,15 +32,15 @@ const FRAME: usize = 32;
 
 /// Code that can be run.
 #[derive(Debug)]
-pub(crate) struct Chain {
+pub(crate) struct JumpChain {
     code: CodeRegion,
     /// Where the elements are, by number.
     places: Vec<usize>,
 }
 
-impl Chain {
+impl JumpChain {
     /// Writes an element at each of `places`, which ascend by multiples of a line, and closes the code.
-    pub(crate) fn write(mut region: Region, places: Vec<usize>) -> Result<Self, SysError> {
+    pub(crate) fn write(mut region: MemoryRegion, places: Vec<usize>) -> Result<Self, SysError> {
         let unfit = || SysError::malformed("write", "generated code");
         let apart = places.is_sorted_by(|a, b| a < b) && places.iter().all(|at| at % LINE == 0);
         let Some(first) = places.first().copied().filter(|_| apart && IS_KNOWN) else {
@@ -55,19 +55,19 @@ impl Chain {
     }
 
     /// The memory, to look at its pages.
-    pub(crate) const fn region(&self) -> &Region {
+    pub(crate) const fn region(&self) -> &MemoryRegion {
         self.code.region()
     }
 
     /// A way through the elements of these indices, from 0; indices beyond them are left out.
-    pub(crate) fn route(&self, order: &[usize]) -> Route<'_> {
+    pub(crate) fn route(&self, order: &[usize]) -> JumpRoute<'_> {
         let start = self.region().as_ptr().expose_provenance();
         let visited = order.iter().filter(|index| **index < self.places.len());
         let sum = visited.clone().map(|index| *index as u64 + 1).sum();
         let mut list: Vec<usize> = visited.map(|index| start + self.places[*index]).collect();
         let jumps = list.len() as u64;
         list.push(start + self.frame() + machine::EXIT);
-        Route { chain: self, list, jumps, sum }
+        JumpRoute { chain: self, list, jumps, sum }
     }
 
     /// Offset of the code that enters the chain and leaves it.
@@ -84,14 +84,14 @@ fn put(memory: &mut [u8], place: usize, bytes: &[u8]) -> Option<()> {
 
 /// A way through a chain.
 #[derive(Debug)]
-pub(crate) struct Route<'a> {
-    chain: &'a Chain,
+pub(crate) struct JumpRoute<'a> {
+    chain: &'a JumpChain,
     list: Vec<usize>,
     jumps: u64,
     sum: u64,
 }
 
-impl Route<'_> {
+impl JumpRoute<'_> {
     /// Elements that it visits.
     pub(crate) const fn jumps(&self) -> u64 {
         self.jumps
@@ -100,9 +100,9 @@ impl Route<'_> {
     /// Runs it once. Returns whether all of its elements were executed, by their sum.
     pub(crate) fn run(&self) -> bool {
         let entry = self.chain.region().as_ptr().wrapping_add(self.chain.frame());
-        // SAFETY: `Chain::write` put the frame there, which nothing overlaps, and the memory is
+        // SAFETY: `JumpChain::write` put the frame there, which nothing overlaps, and the memory is
         // executable and unchanged since. Every address of the list is that of a whole element of the
-        // same chain, which is borrowed, and the last that of the frame's exit (`Chain::route`).
+        // same chain, which is borrowed, and the last that of the frame's exit (`JumpChain::route`).
         let sum = unsafe { machine::enter(entry, self.list.as_ptr()) };
         sum == self.sum
     }
@@ -112,12 +112,15 @@ impl Route<'_> {
 mod tests {
     use super::*;
     use pagewise_kernel::page_size;
-    use pagewise_kernel::region::Pages;
+    use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;
 
-    fn chain(places: &[usize]) -> Result<Chain, SysError> {
+    fn chain(places: &[usize]) -> Result<JumpChain, SysError> {
         let page = page_size::base().bytes();
-        Chain::write(Region::new(Bytes(4 * page), Pages::Base).expect("memory"), places.to_vec())
+        JumpChain::write(
+            MemoryRegion::new(Bytes(4 * page), RegionPages::Base).expect("memory"),
+            places.to_vec(),
+        )
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Cells: the way to read, and everything else that may differ between two cells.
 
-use crate::bench::tlb::Order;
+use crate::bench::tlb::AccessOrder;
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray)] // as it is typed and shown
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Arm {
+pub enum ReadWay {
     /// read(2), in random order with lseek(2) before each.
     Read,
     /// pread(2).
@@ -56,7 +56,7 @@ pub enum Arm {
     PlacePieces,
 }
 
-impl Arm {
+impl ReadWay {
     /// All of them, in display order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
@@ -107,10 +107,10 @@ impl Arm {
     /// True if such a cell exists. One readv(2) fills its buffers from neighbours only, and reads past the
     /// cache do not depend on what the cache holds.
     #[must_use]
-    pub const fn serves(self, order: Order, residency: Residency) -> bool {
+    pub const fn serves(self, order: AccessOrder, residency: CacheResidency) -> bool {
         match self {
-            Self::Readv => matches!(order, Order::Sequential),
-            Self::Direct => matches!(residency, Residency::Cold),
+            Self::Readv => matches!(order, AccessOrder::Sequential),
+            Self::Direct => matches!(residency, CacheResidency::Cold),
             _ => true,
         }
     }
@@ -123,7 +123,7 @@ impl Arm {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Residency {
+pub enum CacheResidency {
     /// The whole file is in the page cache.
     Warm,
     /// Nothing of the file is in the page cache.
@@ -137,7 +137,7 @@ pub enum Residency {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Part {
+pub enum FileBenchPart {
     /// Every way for every block size, order and residency.
     Blocks,
     /// Several passes through the same descriptor or mapping.
@@ -152,7 +152,7 @@ pub enum Part {
     Prices,
 }
 
-impl Part {
+impl FileBenchPart {
     /// All parts that a user can request, in display order.
     pub const ALL: [Self; 5] =
         [Self::Blocks, Self::Passes, Self::Buffers, Self::Threads, Self::Copies];
@@ -160,16 +160,16 @@ impl Part {
 
 /// A way to read with all its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cell {
+pub struct FileCell {
     /// The part that the cell belongs to.
-    pub part: Part,
-    pub arm: Arm,
+    pub part: FileBenchPart,
+    pub arm: ReadWay,
     /// Bytes per read.
     pub block_bytes: Bytes,
     /// Order of the blocks; a pass reads each once.
-    pub order: Order,
+    pub order: AccessOrder,
     /// Place of the bytes before the cell.
-    pub residency: Residency,
+    pub residency: CacheResidency,
     /// Number of passes over all blocks.
     pub passes: u32,
     /// True if blocks go into memory that was never touched, and not into the same buffer again.
@@ -182,16 +182,21 @@ pub struct Cell {
     pub span_bytes: Bytes,
 }
 
-impl Cell {
+impl FileCell {
     /// A cell that reads warm and in order, once, by one thread, into the same buffer.
     #[must_use]
-    pub const fn plain(part: Part, arm: Arm, block_bytes: Bytes, span_bytes: Bytes) -> Self {
+    pub const fn plain(
+        part: FileBenchPart,
+        arm: ReadWay,
+        block_bytes: Bytes,
+        span_bytes: Bytes,
+    ) -> Self {
         Self {
             part,
             arm,
             block_bytes,
-            order: Order::Sequential,
-            residency: Residency::Warm,
+            order: AccessOrder::Sequential,
+            residency: CacheResidency::Warm,
             passes: 1,
             fresh: false,
             offset_bytes: Bytes(0),
@@ -217,7 +222,7 @@ impl Cell {
 
     /// The same cell with another way.
     #[must_use]
-    pub const fn by(self, arm: Arm) -> Self {
+    pub const fn by(self, arm: ReadWay) -> Self {
         Self { arm, ..self }
     }
 }
@@ -229,7 +234,7 @@ impl Cell {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Slip {
+pub enum BenchmarkFlaw {
     /// The loop over a mapping counted bytes in 32 bits. At 4 GiB it ended half way, and the time was divided
     /// by the whole size. Here it ends half way at any size.
     ShortLoop,
@@ -240,17 +245,17 @@ pub enum Slip {
     UnclockedPopulate,
 }
 
-impl Slip {
+impl BenchmarkFlaw {
     pub const ALL: [Self; 3] = [Self::ShortLoop, Self::Replacement, Self::UnclockedPopulate];
 
     /// True if the error changes the work of a cell.
     #[must_use]
-    pub const fn changes(self, cell: &Cell) -> bool {
+    pub const fn changes(self, cell: &FileCell) -> bool {
         match self {
             Self::ShortLoop => cell.arm.is_mapped(),
-            Self::Replacement => matches!(cell.order, Order::Random),
+            Self::Replacement => matches!(cell.order, AccessOrder::Random),
             Self::UnclockedPopulate => {
-                matches!(cell.arm, Arm::MapPopulate | Arm::PlacePopulate)
+                matches!(cell.arm, ReadWay::MapPopulate | ReadWay::PlacePopulate)
             }
         }
     }

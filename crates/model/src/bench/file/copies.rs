@@ -46,7 +46,7 @@ pub struct CopyRow {
 
 /// Copies of the same cached bytes to the same place, by several ways.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Copies {
+pub struct CopyRates {
     /// Bytes of one copy.
     pub block_bytes: Bytes,
     /// Distances from the beginning of a page to the place of the copy.
@@ -59,7 +59,7 @@ pub struct Copies {
     pub save_restore_ns: Fact<Measured>,
 }
 
-impl Copies {
+impl CopyRates {
     /// Rate of a way at the beginning of a page.
     #[must_use]
     pub fn aligned(&self, way: CopyWay) -> Option<&Measured> {

@@ -1,13 +1,13 @@
 //! Conclusions from readings.
 
-use crate::bench::pipe::Claim;
+use crate::bench::pipe::BenchClaim;
 use crate::measured::Fact;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A cell that did other work than requested. It is not compared with other cells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Refusal {
+pub struct RefusedCell {
     /// Number of the point, from 0.
     pub point: usize,
     /// The difference that its ledger shows.
@@ -16,7 +16,7 @@ pub struct Refusal {
 
 /// The time of one point divided by that of another with the same work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
+pub struct FileRatio {
     /// Number of the point, from 0.
     pub point: usize,
     /// Number of the base point: read() of the same blocks.
@@ -34,7 +34,7 @@ pub struct Ratio {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Work {
+pub enum FileWork {
     /// Entering and leaving the kernel.
     #[strum(serialize = "entry and exit")]
     Entry,
@@ -75,8 +75,8 @@ pub enum Work {
 
 /// One kind of work in the time of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkPart {
-    pub work: Work,
+pub struct FileWorkPart {
+    pub work: FileWork,
     pub per_gib_ns: f64,
     /// Counts and prices in one phrase.
     pub evidence: String,
@@ -84,7 +84,7 @@ pub struct WorkPart {
 
 /// The parts of the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Account {
+pub struct FileTimeAccount {
     /// Number of the point, from 0.
     pub point: usize,
     /// Time from the first call to the last, in nanoseconds for each GiB: the median of a cold cell, the
@@ -95,12 +95,12 @@ pub struct Account {
     #[serde(default)]
     pub disturbed_per_gib_ns: f64,
     /// The kinds of work that make up the time.
-    pub parts: Vec<WorkPart>,
+    pub parts: Vec<FileWorkPart>,
     /// `per_gib_ns` minus all parts. It is negative if counts and prices give more time than passed.
     pub unexplained_per_gib_ns: f64,
 }
 
-impl Account {
+impl FileTimeAccount {
     /// Share of the time that the parts explain: 1 minus their error in either direction.
     #[must_use]
     pub fn explained_share(&self) -> f64 {
@@ -116,27 +116,27 @@ impl Account {
 
     /// Share of the time that these kinds of work take.
     #[must_use]
-    pub fn share(&self, works: &[Work]) -> f64 {
+    pub fn share(&self, works: &[FileWork]) -> f64 {
         let of = self.parts.iter().filter(|part| works.contains(&part.work));
         of.map(|part| part.per_gib_ns).sum::<f64>() / self.per_gib_ns.max(f64::MIN_POSITIVE)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct FileJudgement {
     /// Cells that did other work than requested.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RefusedCell>,
     /// Every other way compared with read().
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<FileRatio>,
     /// The time of each cell with one thread, as counts times prices; empty without prices.
-    pub accounts: Vec<Account>,
+    pub accounts: Vec<FileTimeAccount>,
     /// Findings of the published study, and whether they hold here.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 
-impl Judgement {
+impl FileJudgement {
     /// Why a point was refused.
     #[must_use]
     pub fn refusal(&self, point: usize) -> Option<&str> {
@@ -145,13 +145,13 @@ impl Judgement {
 
     /// The parts of the time of a point.
     #[must_use]
-    pub fn account(&self, point: usize) -> Option<&Account> {
+    pub fn account(&self, point: usize) -> Option<&FileTimeAccount> {
         self.accounts.iter().find(|account| account.point == point)
     }
 
     /// A point compared with read().
     #[must_use]
-    pub fn ratio(&self, point: usize) -> Option<&Ratio> {
+    pub fn ratio(&self, point: usize) -> Option<&FileRatio> {
         self.ratios.iter().find(|r| r.point == point)
     }
 }

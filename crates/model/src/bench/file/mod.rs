@@ -1,8 +1,8 @@
 //! Measured ways to read a file: calls that copy, and mappings, by block size, order and residency, from the
 //! first call to the last.
 //!
-//! A [`Point`] is one [`Cell`], and a [`Sample`] is one fresh process. Times are wall time, with set-up,
-//! passes and tear-down apart. The [`Ledger`] of each sample holds what was really read. The saved run around
+//! A [`FilePoint`] is one [`FileCell`], and a [`FileSample`] is one fresh process. Times are wall time, with set-up,
+//! passes and tear-down apart. The [`ReadLedger`] of each sample holds what was really read. The saved run around
 //! it (`run::Run`) holds machine and version.
 
 mod cell;
@@ -11,13 +11,15 @@ mod judgement;
 mod pace;
 mod sample;
 
-pub use cell::{Arm, Cell, Part, Residency, Slip};
-pub use copies::{Copies, CopyRow, CopyWay};
-pub use judgement::{Account, Judgement, Ratio, Refusal, Work, WorkPart};
-pub use pace::Pace;
-pub use sample::{Ledger, Proof, Sample, Truth};
+pub use cell::{BenchmarkFlaw, CacheResidency, FileBenchPart, FileCell, ReadWay};
+pub use copies::{CopyRates, CopyRow, CopyWay};
+pub use judgement::{
+    FileJudgement, FileRatio, FileTimeAccount, FileWork, FileWorkPart, RefusedCell,
+};
+pub use pace::UndisturbedPace;
+pub use sample::{CacheProof, ExpectedChecksum, FileSample, ReadLedger};
 
-use crate::bench::Series;
+use crate::bench::RepeatSeries;
 use crate::cache::FolioClass;
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
@@ -26,27 +28,27 @@ use serde::{Deserialize, Serialize};
 
 /// One cell with its samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct FilePoint {
     /// The way to read, with all its settings.
-    pub cell: Cell,
+    pub cell: FileCell,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<FileSample>,
     /// The undisturbed time of the cell; none without processes of one thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace: Option<Pace>,
+    pub pace: Option<UndisturbedPace>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl FilePoint {
     /// A cell that was not read yet.
     #[must_use]
-    pub const fn new(cell: Cell) -> Self {
+    pub const fn new(cell: FileCell) -> Self {
         Self { cell, samples: Vec::new(), pace: None, refused: None }
     }
 
     /// Adds a process, with its pace if it had one thread.
-    pub fn add(&mut self, sample: Sample, pace: Option<Pace>) {
+    pub fn add(&mut self, sample: FileSample, pace: Option<UndisturbedPace>) {
         self.samples.push(sample);
         match (&mut self.pace, pace) {
             (Some(least), Some(pace)) => least.keep_least(&pace),
@@ -63,13 +65,13 @@ impl Point {
 
     /// One figure of each process.
     #[must_use]
-    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+    pub fn series(&self, figure: impl Fn(&FileSample) -> f64) -> RepeatSeries {
         self.samples.iter().map(|s| (s.repeat, figure(s))).collect()
     }
 
     /// Milliseconds for each GiB of the time that `time` selects, as the median over the processes.
     #[must_use]
-    pub fn ms_per_gib(&self, time: impl Fn(&Sample) -> f64) -> Option<f64> {
+    pub fn ms_per_gib(&self, time: impl Fn(&FileSample) -> f64) -> Option<f64> {
         let gib = self.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
         self.series(|s| time(s) / 1e6 / gib).measured().map(|measured| measured.median)
     }
@@ -77,7 +79,8 @@ impl Point {
     /// Rate in GiB/s of the pass with this number, from 0, without set-up and tear-down.
     #[must_use]
     pub fn pass_gib_per_s(&self, pass: usize) -> Option<Measured> {
-        let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| rate(self.cell.span_bytes, ns.0 as f64));
+        let of =
+            |s: &FileSample| s.pass_ns.get(pass).map(|ns| rate(self.cell.span_bytes, ns.0 as f64));
         Measured::from_values(&self.samples.iter().filter_map(of).collect::<Vec<f64>>())
     }
 }
@@ -89,7 +92,7 @@ fn rate(bytes: Bytes, ns: f64) -> f64 {
 
 /// The file that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Source {
+pub struct FileSource {
     /// Path of the file as given; none for a temporary file, which has no name.
     pub path: Option<String>,
     pub size_bytes: Bytes,
@@ -103,7 +106,7 @@ pub struct Source {
 
 /// All readings of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Readings {
+pub struct FileBenchReport {
     /// Seed of all random orders.
     pub seed: u64,
     /// Number of processes requested for each warm cell.
@@ -115,67 +118,69 @@ pub struct Readings {
     /// True if the program also sums all bytes of each copied block (`--sum`).
     pub summed: bool,
     /// Errors of the published benchmark that were repeated (`--repeat-error`).
-    pub slips: Vec<Slip>,
-    pub source: Source,
+    pub slips: Vec<BenchmarkFlaw>,
+    pub source: FileSource,
     /// Numbers of the CPUs that read.
     pub cpus: Vec<u32>,
     pub base_page_bytes: PageSize,
     /// The checksum of each kind of pass.
-    pub truths: Vec<Truth>,
+    pub truths: Vec<ExpectedChecksum>,
     /// How often the file was read into the cache again before a warm cell, because the cache had lost part
     /// of it.
     pub refills: u32,
     /// Time to enter and leave the kernel, in nanoseconds per call, measured before all cells.
     pub entry_ns: Fact<Measured>,
     /// Cells over another temporary file, read before all others. The prices come from them.
-    pub prices: Vec<Point>,
+    pub prices: Vec<FilePoint>,
     /// Folios in which the cache held that file; none without prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_folios: Option<FolioClass>,
     /// All cells.
-    pub points: Vec<Point>,
+    pub points: Vec<FilePoint>,
     /// The kernel's copy compared with others; none if it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copies: Option<Copies>,
+    pub copies: Option<CopyRates>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<FileJudgement>,
 }
 
-impl Readings {
+impl FileBenchReport {
     /// The point of this cell, with its number.
     #[must_use]
-    pub fn find(&self, cell: &Cell) -> Option<(usize, &Point)> {
+    pub fn find(&self, cell: &FileCell) -> Option<(usize, &FilePoint)> {
         self.points.iter().enumerate().find(|(_, point)| point.cell == *cell)
     }
 
     /// The points of one part, with their numbers.
-    pub fn part(&self, part: Part) -> impl Iterator<Item = (usize, &Point)> {
+    pub fn part(&self, part: FileBenchPart) -> impl Iterator<Item = (usize, &FilePoint)> {
         self.points.iter().enumerate().filter(move |(_, point)| point.cell.part == part)
     }
 
     /// The work that a cell requests; none if its checksum is not known.
     #[must_use]
-    pub fn asked(&self, cell: &Cell) -> Option<Ledger> {
-        let fits =
-            |t: &&Truth| t.block_bytes == cell.block_bytes && t.span_bytes == cell.span_bytes;
-        self.truths.iter().find(fits).map(|truth| Ledger::asked(cell, truth.checksum))
+    pub fn asked(&self, cell: &FileCell) -> Option<ReadLedger> {
+        let fits = |t: &&ExpectedChecksum| {
+            t.block_bytes == cell.block_bytes && t.span_bytes == cell.span_bytes
+        };
+        self.truths.iter().find(fits).map(|truth| ReadLedger::asked(cell, truth.checksum))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::tlb::Order;
+    use crate::bench::tlb::AccessOrder;
     use crate::units::Nanos;
 
-    fn cell() -> Cell {
-        let plain = Cell::plain(Part::Blocks, Arm::Read, Bytes::kib(4), Bytes::mib(512));
-        Cell { order: Order::Random, passes: 2, ..plain }
+    fn cell() -> FileCell {
+        let plain =
+            FileCell::plain(FileBenchPart::Blocks, ReadWay::Read, Bytes::kib(4), Bytes::mib(512));
+        FileCell { order: AccessOrder::Random, passes: 2, ..plain }
     }
 
-    fn sample(total_ms: u64) -> Sample {
-        Sample {
+    fn sample(total_ms: u64) -> FileSample {
+        FileSample {
             repeat: 0,
             place: 0,
             set_up_ns: Nanos::millis(1),
@@ -188,14 +193,14 @@ mod tests {
             minor_faults: 0,
             major_faults: 0,
             device_bytes: Fact::missing("not asked"),
-            ledger: Ledger::default(),
-            proof: Proof { file_pages: 1, before_pages: 1, after_pages: 1, took_ns: Nanos(0) },
+            ledger: ReadLedger::default(),
+            proof: CacheProof { file_pages: 1, before_pages: 1, after_pages: 1, took_ns: Nanos(0) },
         }
     }
 
     #[test]
     fn rates_count_set_up_and_tear_down() {
-        let mut point = Point::new(cell());
+        let mut point = FilePoint::new(cell());
         assert_eq!(point.rate_gib_per_s(), None);
         point.samples = vec![sample(500), sample(250), sample(1000)];
         assert_eq!(point.rate_gib_per_s().map(|rate| (rate.median, rate.max)), Some((2.0, 4.0)));
@@ -206,26 +211,27 @@ mod tests {
 
     #[test]
     fn the_work_asked_for_grows_with_the_passes() {
-        let asked = Ledger::asked(&cell(), u64::MAX);
+        let asked = ReadLedger::asked(&cell(), u64::MAX);
         assert_eq!((asked.bytes, asked.blocks), (Bytes::gib(1), 2 * 131_072));
         assert_eq!((asked.distinct_blocks, asked.checksum), (131_072, u64::MAX - 1));
-        assert_eq!(Cell { block_bytes: Bytes(0), ..cell() }.blocks(), 0);
+        assert_eq!(FileCell { block_bytes: Bytes(0), ..cell() }.blocks(), 0);
     }
 
     #[test]
     fn keys_end_in_their_unit() {
-        let text = serde_json::to_string(&Point::new(cell())).unwrap();
+        let text = serde_json::to_string(&FilePoint::new(cell())).unwrap();
         for part in [r#""arm":"read""#, r#""block_bytes":4096"#, r#""residency":"warm""#] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), Point::new(cell()));
+        assert_eq!(serde_json::from_str::<FilePoint>(&text).unwrap(), FilePoint::new(cell()));
     }
 
     #[test]
     fn every_slip_changes_what_it_is_about() {
-        let changed = |cell: Cell| Slip::ALL.map(|slip| slip.changes(&cell));
+        let changed = |cell: FileCell| BenchmarkFlaw::ALL.map(|slip| slip.changes(&cell));
         assert_eq!(changed(cell()), [false, true, false]);
-        let mapped = Cell { arm: Arm::PlacePopulate, order: Order::Sequential, ..cell() };
+        let mapped =
+            FileCell { arm: ReadWay::PlacePopulate, order: AccessOrder::Sequential, ..cell() };
         assert_eq!(changed(mapped), [true, false, true]);
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// The least CPU time of each step over all processes of a cell with one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Pace {
+pub struct UndisturbedPace {
     /// Time to open, advise and map.
     pub set_up_ns: Nanos,
     /// Time of each slice, in order, for each pass.
@@ -22,7 +22,7 @@ pub struct Pace {
     pub tear_down_ns: Nanos,
 }
 
-impl Pace {
+impl UndisturbedPace {
     /// Keeps the smaller time of each step, its own or that of `other`.
     pub fn keep_least(&mut self, other: &Self) {
         self.set_up_ns = self.set_up_ns.min(other.set_up_ns);
@@ -56,9 +56,9 @@ fn total(slices: &[Nanos]) -> Nanos {
 mod tests {
     use super::*;
 
-    fn pace(slices: &[&[u64]]) -> Pace {
+    fn pace(slices: &[&[u64]]) -> UndisturbedPace {
         let pass = |slices: &&[u64]| slices.iter().copied().map(Nanos).collect();
-        Pace {
+        UndisturbedPace {
             set_up_ns: Nanos(10),
             slice_ns: slices.iter().map(pass).collect(),
             tear_down_ns: Nanos(5),
@@ -68,7 +68,10 @@ mod tests {
     #[test]
     fn a_disturbance_that_one_process_met_is_not_in_it() {
         let mut least = pace(&[&[100, 900, 100], &[50, 50, 50]]);
-        least.keep_least(&Pace { set_up_ns: Nanos(7), ..pace(&[&[700, 110, 100], &[60, 40, 50]]) });
+        least.keep_least(&UndisturbedPace {
+            set_up_ns: Nanos(7),
+            ..pace(&[&[700, 110, 100], &[60, 40, 50]])
+        });
         assert_eq!((least.pass_ns(0), least.pass_ns(1)), (Some(Nanos(310)), Some(Nanos(140))));
         assert_eq!((least.total_ns(), least.pass_ns(2)), (Nanos(7 + 310 + 140 + 5), None));
     }

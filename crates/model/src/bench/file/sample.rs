@@ -1,6 +1,6 @@
 //! One fresh process that read: its times, what it used, and what it really read.
 
-use super::cell::Cell;
+use super::cell::FileCell;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was really read. A cell is refused if its ledger differs from the requested work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Ledger {
+pub struct ReadLedger {
     /// Bytes in all blocks that were read.
     pub bytes: Bytes,
     /// Number of blocks that were read.
@@ -21,10 +21,10 @@ pub struct Ledger {
     pub mapped_before_bytes: Bytes,
 }
 
-impl Ledger {
+impl ReadLedger {
     /// The work that `cell` requests, if one pass over its span has this checksum.
     #[must_use]
-    pub const fn asked(cell: &Cell, pass_checksum: u64) -> Self {
+    pub const fn asked(cell: &FileCell, pass_checksum: u64) -> Self {
         Self {
             bytes: cell.total_bytes(),
             blocks: cell.blocks().saturating_mul(cell.passes as u64),
@@ -37,7 +37,7 @@ impl Ledger {
 
 /// The checksum of one pass over a span, computed apart from all cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Truth {
+pub struct ExpectedChecksum {
     /// Size of the blocks.
     pub block_bytes: Bytes,
     pub span_bytes: Bytes,
@@ -47,7 +47,7 @@ pub struct Truth {
 
 /// Content of the page cache for the whole file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Proof {
+pub struct CacheProof {
     /// Number of base pages in the file.
     pub file_pages: u64,
     /// Number of base pages that were cached before the cell.
@@ -59,7 +59,7 @@ pub struct Proof {
 
 /// Measurements of one fresh process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct FileSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this process in the order in which all processes ran, from 0.
@@ -86,12 +86,12 @@ pub struct Sample {
     /// Bytes fetched from the device.
     pub device_bytes: Fact<Bytes>,
     /// The work that was really done.
-    pub ledger: Ledger,
+    pub ledger: ReadLedger,
     /// Content of the cache before and after.
-    pub proof: Proof,
+    pub proof: CacheProof,
 }
 
-impl Sample {
+impl FileSample {
     /// Sum of set-up, all passes and tear-down.
     #[must_use]
     pub fn total_ns(&self) -> Nanos {

@@ -1,15 +1,15 @@
 //! Measured first touches of memory: the cost of a page before it can be used, for every way to get it.
 //!
-//! A [`Point`] is one [`Way`], used by a number of threads that touch one base page in a given number. A
-//! [`Sample`] is one fresh mapping: made, touched and given back. Each step is timed by the wall clock, with
+//! A [`MemoryBenchPoint`] is one [`MemoryBenchWay`], used by a number of threads that touch one base page in a given number. A
+//! [`MemoryBenchSample`] is one fresh mapping: made, touched and given back. Each step is timed by the wall clock, with
 //! the faults that the kernel counted. Reports show nanoseconds for each base page used, so that ways on
 //! pages of different sizes compare. The saved run around it (`run::Run`) holds machine and version.
 
 mod way;
 
-pub use way::Way;
+pub use way::MemoryBenchWay;
 
-use crate::bench::{Claim, MissingWay, Series};
+use crate::bench::{BenchClaim, MissingWay, RepeatSeries};
 use crate::measured::{Fact, Measured, median};
 use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
@@ -23,7 +23,7 @@ const TOLERANCE: u64 = 50;
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Part {
+pub enum MemoryBenchPhase {
     /// Time to make the mapping: mmap, advice, populating, fork.
     #[strum(serialize = "set-up")]
     Setup,
@@ -39,7 +39,7 @@ pub enum Part {
 
 /// One fresh mapping.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct MemoryBenchSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this mapping in the order in which all mappings were made, from 0.
@@ -60,23 +60,23 @@ pub struct Sample {
     pub resident_bytes: Fact<Bytes>,
 }
 
-impl Sample {
+impl MemoryBenchSample {
     /// The time of a part.
     #[must_use]
-    pub fn time(&self, part: Part) -> Nanos {
+    pub fn time(&self, part: MemoryBenchPhase) -> Nanos {
         match part {
-            Part::Setup => self.setup_ns,
-            Part::Touch => self.touch_ns,
-            Part::Teardown => self.teardown_ns,
-            Part::Whole => self.setup_ns + self.touch_ns + self.teardown_ns,
+            MemoryBenchPhase::Setup => self.setup_ns,
+            MemoryBenchPhase::Touch => self.touch_ns,
+            MemoryBenchPhase::Teardown => self.teardown_ns,
+            MemoryBenchPhase::Whole => self.setup_ns + self.touch_ns + self.teardown_ns,
         }
     }
 }
 
 /// One way, used by a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    pub way: Way,
+pub struct MemoryBenchPoint {
+    pub way: MemoryBenchWay,
     /// One base page in this many is used.
     pub every_pages: u64,
     /// Number of threads that touch the mapping, each its own part.
@@ -89,34 +89,35 @@ pub struct Point {
     /// Faults that the touches must take, if that is known in advance.
     pub expected_faults: Fact<u64>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MemoryBenchSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl MemoryBenchPoint {
     /// Nanoseconds for each page used, over all mappings; none without samples.
     #[must_use]
-    pub fn page_ns(&self, part: Part) -> Option<Measured> {
+    pub fn page_ns(&self, part: MemoryBenchPhase) -> Option<Measured> {
         self.page_times(part).measured()
     }
 
     /// Nanoseconds for each page used, of one mapping.
     #[must_use]
-    pub fn page_ns_of(&self, sample: &Sample, part: Part) -> f64 {
+    pub fn page_ns_of(&self, sample: &MemoryBenchSample, part: MemoryBenchPhase) -> f64 {
         sample.time(part).0 as f64 / self.used_pages.max(1) as f64
     }
 
     /// Nanoseconds for each page used, of each mapping.
     #[must_use]
-    pub fn page_times(&self, part: Part) -> Series {
+    pub fn page_times(&self, part: MemoryBenchPhase) -> RepeatSeries {
         self.samples.iter().map(|s| (s.repeat, self.page_ns_of(s, part))).collect()
     }
 
     /// CPU time of all threads for each page used.
     #[must_use]
     pub fn cpu_page_ns(&self) -> Option<f64> {
-        let each = |sample: &Sample| sample.cpu_ns.0 as f64 / self.used_pages.max(1) as f64;
+        let each =
+            |sample: &MemoryBenchSample| sample.cpu_ns.0 as f64 / self.used_pages.max(1) as f64;
         median(&self.samples.iter().map(each).collect::<Vec<f64>>())
     }
 
@@ -153,7 +154,7 @@ impl Point {
 
     /// True if the point has this way, share of pages and number of threads.
     #[must_use]
-    pub fn is(&self, way: Way, every_pages: u64, threads: u32) -> bool {
+    pub fn is(&self, way: MemoryBenchWay, every_pages: u64, threads: u32) -> bool {
         (self.way, self.every_pages, self.threads) == (way, every_pages, threads)
     }
 
@@ -180,12 +181,12 @@ fn median_count(counts: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 /// A way that was requested and is not available.
-pub type Unavailable = MissingWay<Way>;
+pub type Unavailable = MissingWay<MemoryBenchWay>;
 
 /// Extra cost of a first touch if the host of a virtual machine must back the memory again. Such chunks are
 /// met while memory is touched and freed before the timed mappings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Host {
+pub struct HostBackingCost {
     /// True if the chunks were touched on huge pages.
     pub is_huge: bool,
     pub chunk_bytes: Bytes,
@@ -200,7 +201,7 @@ pub struct Host {
 /// Huge pages that are split: one base page of each is made read-only and then writable again. The same calls
 /// on base pages stand beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Split {
+pub struct HugePageSplit {
     /// Number of huge pages in each repeat.
     pub huge_pages: u64,
     /// Memory on huge pages before the calls.
@@ -234,7 +235,7 @@ pub struct SharedPool {
 
 /// A file that was mapped with `MAP_POPULATE` while it was not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Populated {
+pub struct PopulatedFile {
     /// Time to map and fill it.
     pub setup_ns: Nanos,
     /// Bytes that were mapped when the call returned.
@@ -248,18 +249,18 @@ pub struct Populated {
 /// The same file, populated by a process without a limit and by one whose cgroup limit is smaller than the
 /// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Pressure {
+pub struct PopulatePressure {
     pub file_bytes: Bytes,
     /// Memory limit of the cgroup.
     pub limit_bytes: Bytes,
     /// The process without a limit.
-    pub alone: Populated,
-    pub limited: Populated,
+    pub alone: PopulatedFile,
+    pub limited: PopulatedFile,
 }
 
 /// All first touches of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FirstTouch {
+pub struct MemoryBenchReport {
     /// Seed of the order of the mappings.
     pub seed: u64,
     /// Number of fresh mappings requested for each point.
@@ -277,47 +278,52 @@ pub struct FirstTouch {
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
     /// All points.
-    pub points: Vec<Point>,
+    pub points: Vec<MemoryBenchPoint>,
     /// Ways that are not available.
     pub unavailable: Vec<Unavailable>,
     /// The host's part of the cost.
-    pub host: Vec<Host>,
+    pub host: Vec<HostBackingCost>,
     /// Cost of splitting a huge page.
-    pub split: Fact<Split>,
+    pub split: Fact<HugePageSplit>,
     /// The pool, shared by two processes.
     pub shared_pool: Fact<SharedPool>,
     /// A file that is populated while memory is short.
     #[serde(default = "not_asked")]
-    pub pressure: Fact<Pressure>,
+    pub pressure: Fact<PopulatePressure>,
     /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<MemoryBenchJudgement>,
 }
 
 /// For runs saved before this was measured.
-fn not_asked() -> Fact<Pressure> {
+fn not_asked() -> Fact<PopulatePressure> {
     Fact::missing("not requested")
 }
 
-impl FirstTouch {
+impl MemoryBenchReport {
     /// The point of this way, share of pages and number of threads.
     #[must_use]
-    pub fn find(&self, way: Way, every_pages: u64, threads: u32) -> Option<&Point> {
+    pub fn find(
+        &self,
+        way: MemoryBenchWay,
+        every_pages: u64,
+        threads: u32,
+    ) -> Option<&MemoryBenchPoint> {
         self.points.iter().find(|point| point.is(way, every_pages, threads))
     }
 
     /// The point with one thread that uses every page.
     #[must_use]
-    pub fn plain(&self, way: Way) -> Option<&Point> {
+    pub fn plain(&self, way: MemoryBenchWay) -> Option<&MemoryBenchPoint> {
         self.find(way, 1, 1)
     }
 }
 
-/// One way compared with its baseline ([`Way::baseline`]), with the same number of threads, over making,
+/// One way compared with its baseline ([`MemoryBenchWay::baseline`]), with the same number of threads, over making,
 /// touching and giving back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    pub way: Way,
+pub struct MemoryBenchRatio {
+    pub way: MemoryBenchWay,
     /// One base page in this many is used.
     pub every_pages: u64,
     /// Number of threads that touched the mapping.
@@ -329,11 +335,11 @@ pub struct Ratio {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct MemoryBenchJudgement {
     /// Every way compared with its baseline.
-    pub ratios: Vec<Ratio>,
+    pub ratios: Vec<MemoryBenchRatio>,
     /// The claims about these calls, and whether they hold here.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
@@ -342,8 +348,8 @@ pub struct Judgement {
 mod tests {
     use super::*;
 
-    fn sample(setup: u64, touch: u64, teardown: u64, touch_faults: u64) -> Sample {
-        Sample {
+    fn sample(setup: u64, touch: u64, teardown: u64, touch_faults: u64) -> MemoryBenchSample {
+        MemoryBenchSample {
             repeat: 0,
             place: 0,
             setup_ns: Nanos(setup),
@@ -356,9 +362,9 @@ mod tests {
         }
     }
 
-    fn point(samples: Vec<Sample>) -> Point {
-        Point {
-            way: Way::MapPopulate,
+    fn point(samples: Vec<MemoryBenchSample>) -> MemoryBenchPoint {
+        MemoryBenchPoint {
+            way: MemoryBenchWay::MapPopulate,
             every_pages: 10,
             threads: 1,
             mapped_bytes: Bytes::mib(4),
@@ -374,8 +380,11 @@ mod tests {
     fn times_are_for_each_page_used() {
         let point = point(vec![sample(1000, 300, 200, 1000), sample(3000, 100, 200, 1000)]);
         let of = |part| point.page_ns(part).unwrap().median;
-        assert_eq!([Part::Setup, Part::Touch, Part::Teardown].map(of), [20.0, 2.0, 2.0]);
-        assert_eq!(of(Part::Whole), 24.0);
+        assert_eq!(
+            [MemoryBenchPhase::Setup, MemoryBenchPhase::Touch, MemoryBenchPhase::Teardown].map(of),
+            [20.0, 2.0, 2.0]
+        );
+        assert_eq!(of(MemoryBenchPhase::Whole), 24.0);
         assert_eq!(point.cpu_page_ns(), Some(22.0));
         assert_eq!(point.wasted_bytes(PageSize::BASE_4K), Bytes(Bytes::mib(4).0 - 100 * 4096));
         assert_eq!(point.label(), "map-populate 10%");
@@ -394,16 +403,16 @@ mod tests {
 
     #[test]
     fn keys_end_in_their_unit_and_words_are_different() {
-        let way = Way::Mthp { page_bytes: PageSize::BASE_64K };
-        let point = Point { way, ..point(vec![sample(1, 2, 3, 4)]) };
+        let way = MemoryBenchWay::Mthp { page_bytes: PageSize::BASE_64K };
+        let point = MemoryBenchPoint { way, ..point(vec![sample(1, 2, 3, 4)]) };
         let text = serde_json::to_string(&point).unwrap();
         for part in [r#""mthp":{"page_bytes":65536}"#, r#""touch_ns":2"#, r#""used_pages":100"#] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
-        let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.into_str()).collect();
+        assert_eq!(serde_json::from_str::<MemoryBenchPoint>(&text).unwrap(), point);
+        let mut words: Vec<&str> = MemoryBenchWay::ALL.iter().map(|way| way.into_str()).collect();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), Way::ALL.len());
+        assert_eq!(words.len(), MemoryBenchWay::ALL.len());
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)] // as it is typed; `Mthp` of any size is one word
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Way {
+pub enum MemoryBenchWay {
     /// Private memory on base pages (`MADV_NOHUGEPAGE`). The fault of the first touch maps each page.
     OnDemand,
     /// Private memory with `MADV_HUGEPAGE`. The first touch of a huge page maps all of it.
@@ -51,8 +51,8 @@ pub enum Way {
     PoolFile,
 }
 
-impl Way {
-    /// Every way except the sizes that depend on the kernel ([`Way::Mthp`]), in display order.
+impl MemoryBenchWay {
+    /// Every way except the sizes that depend on the kernel ([`MemoryBenchWay::Mthp`]), in display order.
     pub const ALL: [Self; 16] = [
         Self::OnDemand,
         Self::Thp,

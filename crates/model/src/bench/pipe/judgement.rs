@@ -6,8 +6,8 @@
 //! hide in the waiting of the other. The parts and the unexplained rest add up exactly to the time that
 //! passed.
 
-use super::Consumption;
-use crate::look::Samples;
+use super::PipeConsumption;
+use crate::look::CpuSamples;
 use crate::measured::Fact;
 use crate::units::Bytes;
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Work {
+pub enum PipeWork {
     /// Copies by the kernel into the pipe, out of it, or on to a file.
     #[strum(serialize = "copies")]
     Copy,
@@ -54,7 +54,7 @@ pub enum Work {
     User,
 }
 
-impl Work {
+impl PipeWork {
     /// All of them, in display order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
@@ -62,7 +62,7 @@ impl Work {
 /// The method by which a part was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum PartBasis {
+pub enum PipeWorkBasis {
     /// Counted events times a price that was measured beforehand.
     CountsTimesPrice,
     /// Measured in this point: time asleep, time spinning, time in the code of the ends.
@@ -71,39 +71,39 @@ pub enum PartBasis {
 
 /// One kind of work in the time of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
-    pub work: Work,
+pub struct PipeWorkPart {
+    pub work: PipeWork,
     /// Time of both ends, in nanoseconds for each GiB.
     pub per_gib_ns: f64,
     /// The method by which it was obtained.
-    pub basis: PartBasis,
+    pub basis: PipeWorkBasis,
     /// Counts and prices in one phrase.
     pub evidence: String,
 }
 
 /// The parts of the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Account {
+pub struct PipeTimeAccount {
     /// Number of the point in the ladder, from 0.
     pub point: usize,
     /// Time of both ends, working or waiting, in nanoseconds for each GiB.
     pub per_gib_ns: f64,
     /// The kinds of work that make up the time.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PipeWorkPart>,
     /// `per_gib_ns` minus all parts. It is negative if counts and prices give more time than passed.
     pub unexplained_per_gib_ns: f64,
     /// Kinds of work that occur here and have no price. Their time is in the unexplained rest.
-    pub not_priced: Vec<Work>,
+    pub not_priced: Vec<PipeWork>,
     /// Kernel samples of both processes, from separate runs.
-    pub samples: Fact<Samples>,
+    pub samples: Fact<CpuSamples>,
     /// Kinds for which prices and samples differ by more than a fifth, one sentence each.
     pub disagreements: Vec<String>,
 }
 
-impl Account {
+impl PipeTimeAccount {
     /// Time of one kind of work, in nanoseconds for each GiB; 0 if there is no such work.
     #[must_use]
-    pub fn part_ns(&self, work: Work) -> f64 {
+    pub fn part_ns(&self, work: PipeWork) -> f64 {
         self.parts.iter().filter(|p| p.work == work).map(|p| p.per_gib_ns).sum()
     }
 }
@@ -111,7 +111,7 @@ impl Account {
 /// The faster of two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Pace {
+pub enum SpeedVerdict {
     Faster,
     Slower,
     /// The repeats do not decide.
@@ -120,39 +120,39 @@ pub enum Pace {
 
 /// One point compared with another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
+pub struct PipeRatio {
     /// Rate of the second divided by the rate of the first.
     pub ratio: f64,
     /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
     /// Speed of the second point compared with the first.
-    pub pace: Pace,
+    pub pace: SpeedVerdict,
 }
 
 /// The step from one rung to the next, under the same consumption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
+pub struct RungStep {
     /// Number of the point before the step, from 0.
     pub from: usize,
     /// Number of the point after the step.
     pub to: usize,
     /// Comparison of the two rates.
-    pub comparison: Comparison,
+    pub comparison: PipeRatio,
     /// Change of the time of both ends, in nanoseconds for each GiB. Negative is cheaper.
     pub change_per_gib_ns: f64,
     /// Change by kind of work, the largest first.
-    pub parts: Vec<(Work, f64)>,
+    pub parts: Vec<(PipeWork, f64)>,
     /// The change that no part explains.
     pub unexplained_per_gib_ns: f64,
 }
 
 /// Sizes that suit, from a grid over buffer and pipe sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Advice {
+pub struct PipeSizeAdvice {
     /// The technique, by the name of a rung.
     pub rung: String,
     /// Treatment of the bytes at the far end.
-    pub consumption: Consumption,
+    pub consumption: PipeConsumption,
     /// Buffer size of the fastest point.
     pub buffer_bytes: Bytes,
     /// Pipe capacity of the fastest point.
@@ -189,16 +189,16 @@ pub struct ReferencePrices {
     pub hand_over_cpu_ns: Fact<f64>,
     /// Extra cost of a slot if another core empties it.
     #[serde(default)]
-    pub apart: ApartPrices,
+    pub apart: CrossCorePrices,
     /// The same if both ends slept before each piece.
     #[serde(default)]
-    pub asleep: ApartPrices,
+    pub asleep: CrossCorePrices,
 }
 
 /// Extra cost of a slot if another core empties it, by the content of the slot. Nanoseconds of CPU time of
 /// both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ApartPrices {
+pub struct CrossCorePrices {
     /// A page of the kernel, passed by reference.
     pub slot_ns: Fact<f64>,
     /// A base page of the producer.
@@ -229,13 +229,13 @@ fn not_taken() -> Fact<f64> {
     Fact::missing("not measured")
 }
 
-impl Default for ApartPrices {
+impl Default for CrossCorePrices {
     fn default() -> Self {
         Self::missing("not measured")
     }
 }
 
-impl ApartPrices {
+impl CrossCorePrices {
     /// No prices, all for the same reason.
     #[must_use]
     pub fn missing(reason: &str) -> Self {
@@ -269,32 +269,32 @@ impl ReferencePrices {
             read_base_ns: missing(),
             read_huge_ns: missing(),
             hand_over_cpu_ns: missing(),
-            apart: ApartPrices::missing(reason),
-            asleep: ApartPrices::missing(reason),
+            apart: CrossCorePrices::missing(reason),
+            asleep: CrossCorePrices::missing(reason),
         }
     }
 }
 
 /// All conclusions from one ladder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judgement {
+pub struct PipeJudgement {
     /// Prices that only a ladder needs.
     pub prices: ReferencePrices,
     /// The parts of the time of each point that has samples.
-    pub accounts: Vec<Account>,
+    pub accounts: Vec<PipeTimeAccount>,
     /// Steps from rung to rung.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RungStep>,
     /// Sizes that suit.
-    pub advice: Vec<Advice>,
+    pub advice: Vec<PipeSizeAdvice>,
     /// Advice for this machine, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<String>,
 }
 
-impl Judgement {
+impl PipeJudgement {
     /// The account of one point.
     #[must_use]
-    pub fn account(&self, point: usize) -> Option<&Account> {
+    pub fn account(&self, point: usize) -> Option<&PipeTimeAccount> {
         self.accounts.iter().find(|account| account.point == point)
     }
 }

@@ -1,9 +1,9 @@
 //! A measured ladder of pipe techniques: the rate of each way to move bytes from one process to another on
 //! one machine.
 //!
-//! A [`Rung`] is a technique with all its settings. A [`Point`] is a rung under one [`Consumption`]: the
+//! A [`PipeRung`] is a technique with all its settings. A [`PipePoint`] is a rung under one [`PipeConsumption`]: the
 //! treatment of the bytes at the far end. It decides what a figure means, so every figure has one. A
-//! [`Sample`] is one repeat, which is one fresh pair of processes. The [`Yardsticks`], measured in the same
+//! [`PipeSample`] is one repeat, which is one fresh pair of processes. The [`PipeYardsticks`], measured in the same
 //! minute, give the rates of the memory itself.
 //!
 //! Rates are GiB/s on the wall clock, from the arrival of the first bytes to that of the last. CPU time is
@@ -15,13 +15,13 @@ mod rung;
 mod sample;
 
 pub use judgement::{
-    Account, Advice, ApartPrices, Comparison, Judgement, Pace, Part, PartBasis, ReferencePrices,
-    Step, Work,
+    CrossCorePrices, PipeJudgement, PipeRatio, PipeSizeAdvice, PipeTimeAccount, PipeWork,
+    PipeWorkBasis, PipeWorkPart, ReferencePrices, RungStep, SpeedVerdict,
 };
-pub use rung::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
-pub use sample::{EndUsage, Sample};
+pub use rung::{CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungWait, RungWriter};
+pub use sample::{PipeEndUsage, PipeSample};
 
-pub use crate::bench::{Answer, Claim};
+pub use crate::bench::{BenchClaim, ClaimAnswer};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Consumption {
+pub enum PipeConsumption {
     /// Nothing reads the bytes: a splicing reader throws references away, and a copying reader does not read
     /// its buffer. Its heading always says *by reference*.
     #[strum(serialize = "untouched, by reference")]
@@ -49,7 +49,7 @@ pub enum Consumption {
     ForwardedFile,
 }
 
-impl Consumption {
+impl PipeConsumption {
     /// All of them, in display order.
     pub const ALL: [Self; 4] =
         [Self::Untouched, Self::Touched, Self::ForwardedSocket, Self::ForwardedFile];
@@ -57,15 +57,15 @@ impl Consumption {
 
 /// One rung under one consumption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct PipePoint {
     /// The technique with the requested settings.
-    pub rung: Rung,
+    pub rung: PipeRung,
     /// Treatment of the bytes at the far end.
-    pub consumption: Consumption,
-    /// True if no reader of any kind can see bytes change after they were passed on ([`Rung::is_safe`]).
+    pub consumption: PipeConsumption,
+    /// True if no reader of any kind can see bytes change after they were passed on ([`PipeRung::is_safe`]).
     pub safe: bool,
     /// How the far end took the bytes. A consumer that touches the bytes cannot splice, and reads instead.
-    pub reader: Reader,
+    pub reader: RungReader,
     /// Number of the CPU of the writing process; none if the scheduler chose it.
     pub writer_cpu: Option<u32>,
     /// Number of the CPU of the reading process; none if the scheduler chose it.
@@ -77,15 +77,19 @@ pub struct Point {
     /// True if the consumer found the whole sequence in every repeat; missing if it did not check.
     pub verified: Fact<bool>,
     /// Samples in the order of their repeats.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<PipeSample>,
     /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
-impl Point {
+impl PipePoint {
     /// A point without samples, for `reason`.
     #[must_use]
-    pub fn refused(rung: Rung, consumption: Consumption, reason: impl Into<String>) -> Self {
+    pub fn refused(
+        rung: PipeRung,
+        consumption: PipeConsumption,
+        reason: impl Into<String>,
+    ) -> Self {
         let reason = reason.into();
         Self {
             safe: rung.is_safe(),
@@ -105,12 +109,12 @@ impl Point {
     /// The technique with the reader that ran: `vmsplice/read`.
     #[must_use]
     pub fn technique(&self) -> String {
-        Rung { reader: self.reader, ..self.rung.clone() }.technique()
+        PipeRung { reader: self.reader, ..self.rung.clone() }.technique()
     }
 
     /// Median and spread of the figure `of` over the repeats; none without repeats, or if one has no figure.
     #[must_use]
-    pub fn measured(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Measured> {
+    pub fn measured(&self, of: impl Fn(&PipeSample) -> Option<f64>) -> Option<Measured> {
         let values: Option<Vec<f64>> = self.samples.iter().map(of).collect();
         Measured::from_values(&values?)
     }
@@ -118,13 +122,13 @@ impl Point {
     /// Rate in GiB/s.
     #[must_use]
     pub fn rate(&self) -> Option<Measured> {
-        self.measured(Sample::gib_per_s)
+        self.measured(PipeSample::gib_per_s)
     }
 }
 
 /// Rates of the memory itself, measured between the repeats of the ladder, in GiB/s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Yardsticks {
+pub struct PipeYardsticks {
     /// One core copies a buffer larger than the caches to another. Bytes count once.
     pub memcpy_gib_per_s: Fact<Measured>,
     /// One core reads a buffer larger than the caches.
@@ -133,23 +137,23 @@ pub struct Yardsticks {
     pub cross_core_gib_per_s: Fact<Measured>,
 }
 
-impl Yardsticks {
+impl PipeYardsticks {
     /// A rate that exceeds the read rate of one core by this factor is more than noise.
     const TOLERATED: f64 = 1.05;
 
     /// True if touched bytes passed faster than one core can read. Such a figure needs a reason before it is
     /// believed.
     #[must_use]
-    pub fn is_implausible(&self, point: &Point) -> bool {
+    pub fn is_implausible(&self, point: &PipePoint) -> bool {
         let memory = self.read_gib_per_s.known().map(|rate| rate.max * Self::TOLERATED);
-        let rate = point.rate().filter(|_| point.consumption == Consumption::Touched);
+        let rate = point.rate().filter(|_| point.consumption == PipeConsumption::Touched);
         rate.zip(memory).is_some_and(|(rate, memory)| rate.median > memory)
     }
 }
 
 /// A measured ladder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ladder {
+pub struct PipeBenchReport {
     /// Seed of the order in which the repeats were run.
     pub seed: u64,
     /// Number of repeats requested.
@@ -161,14 +165,14 @@ pub struct Ladder {
     /// True if the points are a grid over buffer and pipe sizes and not a ladder (`--sweep`).
     pub sweep: bool,
     /// Every rung under every consumption, in the order of the ladder.
-    pub points: Vec<Point>,
+    pub points: Vec<PipePoint>,
     /// Rates of the memory itself.
-    pub yardsticks: Yardsticks,
+    pub yardsticks: PipeYardsticks,
     /// Claims and the answers of this machine.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<BenchClaim>,
     /// Conclusions from the points; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<PipeJudgement>,
 }
 
 #[cfg(test)]

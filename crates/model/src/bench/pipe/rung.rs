@@ -1,6 +1,6 @@
 //! A technique with all its settings.
 
-use super::Consumption;
+use super::PipeConsumption;
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Writer {
+pub enum RungWriter {
     /// write(2): the kernel copies.
     Write,
     /// vmsplice(2) of buffers that are reused, on the assumption that a filled pipe has released its former
@@ -31,7 +31,7 @@ pub enum Writer {
     IoUring,
 }
 
-impl Writer {
+impl RungWriter {
     /// True if the producer sends the same bytes each time, because it cannot change them.
     #[must_use]
     pub const fn sends_constant(self) -> bool {
@@ -46,7 +46,7 @@ impl Writer {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Reader {
+pub enum RungReader {
     /// read(2): the kernel copies.
     Read,
     /// splice(2), to /dev/null or to where the bytes are forwarded.
@@ -57,7 +57,7 @@ pub enum Reader {
     IoUring,
 }
 
-impl Reader {
+impl RungReader {
     /// True if the bytes are copied to the consumer's memory.
     #[must_use]
     pub const fn copies(self) -> bool {
@@ -72,7 +72,7 @@ impl Reader {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(const_into_str)]
-pub enum Pages {
+pub enum RungPages {
     /// Base pages.
     #[strum(serialize = "base pages")]
     Base,
@@ -91,7 +91,7 @@ pub enum Pages {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum Wait {
+pub enum RungWait {
     /// It sleeps in the call that moves bytes.
     Block,
     /// It calls poll(2) before each call, then as `Block`.
@@ -104,7 +104,7 @@ pub enum Wait {
     Adaptive,
 }
 
-impl Wait {
+impl RungWait {
     /// True if a call that cannot move bytes returns instead of sleeping.
     #[must_use]
     pub const fn is_nonblocking(self) -> bool {
@@ -117,7 +117,7 @@ impl Wait {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Buffers {
+pub enum RungBuffers {
     /// One mapping, whose halves are used in turn.
     One,
     /// Two mappings of the full size, each with its own page-table entries.
@@ -131,7 +131,7 @@ pub enum Buffers {
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Placement {
+pub enum CpuPlacement {
     /// Both on one CPU.
     #[strum(serialize = "one core")]
     SameCore,
@@ -146,19 +146,19 @@ pub enum Placement {
 
 /// A technique with all its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Rung {
+pub struct PipeRung {
     /// Short name, unique in a ladder that is not a sweep.
     pub name: String,
     /// Way by which bytes enter the pipe.
-    pub writer: Writer,
+    pub writer: RungWriter,
     /// Way by which bytes leave the pipe.
-    pub reader: Reader,
+    pub reader: RungReader,
     /// Pages of the producer's buffer.
-    pub pages: Pages,
+    pub pages: RungPages,
     /// Way in which both ends wait.
-    pub wait: Wait,
+    pub wait: RungWait,
     /// Buffers used in turn (only `vmsplice`).
-    pub buffers: Buffers,
+    pub buffers: RungBuffers,
     /// True if the producer sets SPLICE_F_GIFT and the consumer SPLICE_F_MOVE.
     pub gift: bool,
     /// True if the producer's buffer is locked in memory.
@@ -172,48 +172,48 @@ pub struct Rung {
     /// Capacity requested for the pipe; none leaves the kernel's default.
     pub pipe_bytes: Option<Bytes>,
     /// Placement of the two processes.
-    pub placement: Placement,
+    pub placement: CpuPlacement,
 }
 
-impl Rung {
+impl PipeRung {
     /// A rung with base pages, two buffers of 256 KiB, the default pipe, and sleeping ends on two cores.
     #[must_use]
-    pub fn plain(name: &str, writer: Writer, reader: Reader) -> Self {
+    pub fn plain(name: &str, writer: RungWriter, reader: RungReader) -> Self {
         Self {
             name: name.to_owned(),
             writer,
             reader,
-            pages: Pages::Base,
-            wait: Wait::Block,
-            buffers: Buffers::Two,
+            pages: RungPages::Base,
+            wait: RungWait::Block,
+            buffers: RungBuffers::Two,
             gift: false,
             lock: false,
             untouched: false,
             check_huge: false,
             buffer_bytes: Bytes::kib(256),
             pipe_bytes: None,
-            placement: Placement::TwoCores,
+            placement: CpuPlacement::TwoCores,
         }
     }
 
     /// True if no reader of any kind can see bytes change after they were passed on.
     #[must_use]
     pub fn is_safe(&self) -> bool {
-        self.writer != Writer::Vmsplice
+        self.writer != RungWriter::Vmsplice
     }
 
     /// True if the bytes reach the consumer's side without a copy by the kernel.
     #[must_use]
     pub const fn by_reference(&self) -> bool {
-        !self.reader.copies() && !matches!(self.writer, Writer::Write | Writer::IoUring)
+        !self.reader.copies() && !matches!(self.writer, RungWriter::Write | RungWriter::IoUring)
     }
 
     /// The reader that a consumption needs. A consumer that touches the bytes must read them, because
     /// references cannot be read.
     #[must_use]
-    pub const fn reader_for(&self, consumption: Consumption) -> Reader {
+    pub const fn reader_for(&self, consumption: PipeConsumption) -> RungReader {
         match (self.reader, consumption) {
-            (Reader::Splice, Consumption::Touched) => Reader::Read,
+            (RungReader::Splice, PipeConsumption::Touched) => RungReader::Read,
             (reader, _) => reader,
         }
     }
@@ -223,9 +223,9 @@ impl Rung {
     pub fn technique(&self) -> String {
         let mut text = format!("{}/{}", self.writer.into_str(), self.reader.into_str());
         for (said, part) in [
-            (self.pages != Pages::Base, self.pages.into_str()),
-            (self.wait != Wait::Block, self.wait.into_str()),
-            (self.placement != Placement::TwoCores, self.placement.into_str()),
+            (self.pages != RungPages::Base, self.pages.into_str()),
+            (self.wait != RungWait::Block, self.wait.into_str()),
+            (self.placement != CpuPlacement::TwoCores, self.placement.into_str()),
         ] {
             if said {
                 text.push_str(", ");

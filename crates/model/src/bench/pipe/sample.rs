@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The work and resource use of one end of the pipe, from the start to its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct EndUsage {
+pub struct PipeEndUsage {
     /// Bytes that the end moved.
     pub bytes: Bytes,
     /// CPU time in user mode.
@@ -37,7 +37,7 @@ pub struct EndUsage {
     pub blocks: u64,
 }
 
-impl EndUsage {
+impl PipeEndUsage {
     /// CPU time, user and kernel.
     #[must_use]
     pub fn cpu_ns(&self) -> Nanos {
@@ -47,7 +47,7 @@ impl EndUsage {
 
 /// One repeat of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
+pub struct PipeSample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Position of this repeat in the order in which all repeats of the ladder were run, from 0.
@@ -59,12 +59,12 @@ pub struct Sample {
     /// Wall time from the arrival of the first bytes to that of the last.
     pub wall_ns: Nanos,
     /// The producer.
-    pub writer: EndUsage,
+    pub writer: PipeEndUsage,
     /// The consumer.
-    pub reader: EndUsage,
+    pub reader: PipeEndUsage,
 }
 
-impl Sample {
+impl PipeSample {
     /// Rate in GiB/s on the wall clock; none if no time passed.
     #[must_use]
     pub fn gib_per_s(&self) -> Option<f64> {

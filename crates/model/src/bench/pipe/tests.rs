@@ -1,34 +1,34 @@
 use super::*;
-use crate::bench::Evidence;
+use crate::bench::ClaimEvidence;
 
-fn rung(writer: Writer, reader: Reader) -> Rung {
-    Rung {
+fn rung(writer: RungWriter, reader: RungReader) -> PipeRung {
+    PipeRung {
         name: "test".to_owned(),
         writer,
         reader,
-        pages: Pages::Huge,
-        wait: Wait::Busy,
-        buffers: Buffers::Two,
+        pages: RungPages::Huge,
+        wait: RungWait::Busy,
+        buffers: RungBuffers::Two,
         gift: false,
         lock: false,
         untouched: false,
         check_huge: false,
         buffer_bytes: Bytes::kib(256),
         pipe_bytes: Some(Bytes::kib(128)),
-        placement: Placement::TwoCores,
+        placement: CpuPlacement::TwoCores,
     }
 }
 
-fn sample(repeat: u32, wall_ns: u64) -> Sample {
-    let end = EndUsage {
+fn sample(repeat: u32, wall_ns: u64) -> PipeSample {
+    let end = PipeEndUsage {
         bytes: Bytes::gib(2),
         user_ns: Nanos::millis(100),
         sys_ns: Nanos::millis(900),
         voluntary_switches: 10,
         slots: 1 << 19,
-        ..EndUsage::default()
+        ..PipeEndUsage::default()
     };
-    Sample {
+    PipeSample {
         repeat,
         place: repeat,
         bytes: Bytes::gib(2),
@@ -39,8 +39,8 @@ fn sample(repeat: u32, wall_ns: u64) -> Sample {
     }
 }
 
-fn point() -> Point {
-    Point {
+fn point() -> PipePoint {
+    PipePoint {
         samples: vec![sample(0, 500_000_000), sample(1, 250_000_000)],
         refused: None,
         page_bytes: Fact::Known(PageSize::PMD_2M),
@@ -48,33 +48,37 @@ fn point() -> Point {
         pipe_bytes: Bytes::kib(128),
         writer_cpu: Some(0),
         reader_cpu: Some(1),
-        ..Point::refused(rung(Writer::Vmsplice, Reader::Splice), Consumption::Untouched, "")
+        ..PipePoint::refused(
+            rung(RungWriter::Vmsplice, RungReader::Splice),
+            PipeConsumption::Untouched,
+            "",
+        )
     }
 }
 
 #[test]
 fn a_ladder_there_and_back_in_keys_with_units() {
-    let ladder = Ladder {
+    let ladder = PipeBenchReport {
         seed: 7,
         repeats: 2,
         asked_bytes: None,
         repeat_ns: Some(Nanos::millis(200)),
         sweep: false,
         points: vec![point()],
-        yardsticks: Yardsticks {
+        yardsticks: PipeYardsticks {
             memcpy_gib_per_s: Fact::missing("no"),
             read_gib_per_s: Measured::from_values(&[30.0]).map_or(Fact::missing("no"), Fact::Known),
             cross_core_gib_per_s: Fact::missing("one core"),
         },
-        claims: vec![Claim::judged(
+        claims: vec![BenchClaim::judged(
             "buffer and pipe size hardly matter",
-            Evidence::counted([false]),
+            ClaimEvidence::counted([false]),
             "1.0 to 5.0",
         )],
         judgement: None,
     };
     let text = serde_json::to_string(&ladder).unwrap();
-    assert_eq!(serde_json::from_str::<Ladder>(&text).unwrap(), ladder);
+    assert_eq!(serde_json::from_str::<PipeBenchReport>(&text).unwrap(), ladder);
     for part in [
         r#""writer":"vmsplice""#,
         r#""consumption":"untouched""#,
@@ -102,12 +106,12 @@ fn figures_are_of_what_was_timed() {
 #[test]
 fn nothing_moved_has_no_figure() {
     let nothing =
-        Sample { bytes: Bytes(0), timed_bytes: Bytes(0), wall_ns: Nanos(0), ..sample(0, 1) };
+        PipeSample { bytes: Bytes(0), timed_bytes: Bytes(0), wall_ns: Nanos(0), ..sample(0, 1) };
     assert_eq!(nothing.gib_per_s(), None);
     assert_eq!(nothing.cpu_s_per_gib(), None);
-    let refused = Point::refused(
-        rung(Writer::IoUring, Reader::IoUring),
-        Consumption::Touched,
+    let refused = PipePoint::refused(
+        rung(RungWriter::IoUring, RungReader::IoUring),
+        PipeConsumption::Touched,
         "io_uring is disabled",
     );
     assert_eq!(refused.rate(), None);
@@ -116,12 +120,12 @@ fn nothing_moved_has_no_figure() {
 
 #[test]
 fn what_is_safe_and_what_is_by_reference() {
-    assert!(!rung(Writer::Vmsplice, Reader::Read).is_safe());
-    assert!(rung(Writer::SpliceFrozen, Reader::Splice).is_safe());
-    assert!(rung(Writer::GiveDropped, Reader::Splice).by_reference());
-    assert!(!rung(Writer::Write, Reader::Splice).by_reference());
-    assert!(!rung(Writer::Vmsplice, Reader::Read).by_reference());
-    let spliced = rung(Writer::Vmsplice, Reader::Splice);
-    assert_eq!(spliced.reader_for(Consumption::Touched), Reader::Read);
-    assert_eq!(spliced.reader_for(Consumption::ForwardedFile), Reader::Splice);
+    assert!(!rung(RungWriter::Vmsplice, RungReader::Read).is_safe());
+    assert!(rung(RungWriter::SpliceFrozen, RungReader::Splice).is_safe());
+    assert!(rung(RungWriter::GiveDropped, RungReader::Splice).by_reference());
+    assert!(!rung(RungWriter::Write, RungReader::Splice).by_reference());
+    assert!(!rung(RungWriter::Vmsplice, RungReader::Read).by_reference());
+    let spliced = rung(RungWriter::Vmsplice, RungReader::Splice);
+    assert_eq!(spliced.reader_for(PipeConsumption::Touched), RungReader::Read);
+    assert_eq!(spliced.reader_for(PipeConsumption::ForwardedFile), RungReader::Splice);
 }

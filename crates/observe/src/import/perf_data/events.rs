@@ -3,9 +3,9 @@
 //! `struct perf_event_attr` and the order of a sample's fields: perf_event_open(2). Only as far as the call
 //! chain; what follows it (registers, copies of stacks, weights) is not needed.
 
-use crate::import::stacks::Counts;
+use crate::import::stacks::CountedUnit;
 use pagewise_kernel::perf::bindings as b;
-use pagewise_tracee::perf::words::{Words, halves, word};
+use pagewise_tracee::perf::words::{RecordWords, halves, word};
 use rustc_hash::FxHashMap;
 
 /// Bytes of the first published `struct perf_event_attr`.
@@ -27,8 +27,8 @@ const MOST_OF_GROUP: u64 = 1 << 12;
 
 /// One event.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) counts: Counts,
+pub(super) struct PerfDataEvent {
+    pub(super) counts: CountedUnit,
     sample_type: u64,
     read_format: u64,
     flags: u64,
@@ -38,17 +38,17 @@ pub(super) struct Event {
 
 /// What a sample holds before its call chain.
 #[derive(Debug)]
-pub(super) struct Sample<'a> {
+pub(super) struct PerfDataSample<'a> {
     pub(super) ip_address: u64,
     pub(super) pid: i32,
     pub(super) at_ns: u64,
     /// 0 if the sample does not say it.
     pub(super) period: u64,
     id: u64,
-    pub(super) rest: Words<'a>,
+    pub(super) rest: RecordWords<'a>,
 }
 
-impl Event {
+impl PerfDataEvent {
     /// From the bytes of its attribute.
     pub(super) fn parse(attr: &[u8]) -> Option<Self> {
         let at = |offset| word(attr, offset);
@@ -60,10 +60,10 @@ impl Event {
         let config = at(8)?;
         let counts = match kind.cast_unsigned() {
             b::PERF_TYPE_SOFTWARE if config <= u64::from(b::PERF_COUNT_SW_TASK_CLOCK) => {
-                Counts::Time
+                CountedUnit::Time
             }
-            b::PERF_TYPE_HARDWARE if config & u64::from(u32::MAX) == 0 => Counts::Cycles,
-            _ => Counts::Other,
+            b::PERF_TYPE_HARDWARE if config & u64::from(u32::MAX) == 0 => CountedUnit::Cycles,
+            _ => CountedUnit::Other,
         };
         let (period, sample_type, read_format) = (at(16)?, at(24)?, at(32)?);
         Some(Self { counts, sample_type, read_format, flags: at(40)?, period })
@@ -73,7 +73,7 @@ impl Event {
     pub(super) fn period_ns(&self) -> Option<u64> {
         match self.flags & BY_FREQUENCY != 0 {
             true => 1_000_000_000_u64.checked_div(self.period),
-            false => (self.counts == Counts::Time).then_some(self.period),
+            false => (self.counts == CountedUnit::Time).then_some(self.period),
         }
     }
 
@@ -91,8 +91,8 @@ impl Event {
     }
 
     /// The fields of a sample; `None` if it is too short for them.
-    pub(super) fn sample<'a>(&self, body: &'a [u8]) -> Option<Sample<'a>> {
-        let mut words = Words(body);
+    pub(super) fn sample<'a>(&self, body: &'a [u8]) -> Option<PerfDataSample<'a>> {
+        let mut words = RecordWords(body);
         let mut take = |field| if self.has(field) { words.next() } else { Some(0) };
         let identifier = take(b::PERF_SAMPLE_IDENTIFIER)?;
         let ip_address = take(b::PERF_SAMPLE_IP)?;
@@ -107,11 +107,11 @@ impl Event {
             self.skip_counts(&mut words)?;
         }
         let id = if identifier == 0 { id } else { identifier };
-        Some(Sample { ip_address, pid, at_ns, period, id, rest: words })
+        Some(PerfDataSample { ip_address, pid, at_ns, period, id, rest: words })
     }
 
     /// Passes over the counts that a sample holds (`struct read_format`).
-    fn skip_counts(&self, words: &mut Words<'_>) -> Option<()> {
+    fn skip_counts(&self, words: &mut RecordWords<'_>) -> Option<()> {
         let has = |flag: u32| u64::from(self.read_format & u64::from(flag) != 0);
         let times = has(b::PERF_FORMAT_TOTAL_TIME_ENABLED) + has(b::PERF_FORMAT_TOTAL_TIME_RUNNING);
         let each = 1 + has(b::PERF_FORMAT_ID) + has(b::PERF_FORMAT_LOST);
@@ -137,7 +137,7 @@ impl Event {
 
 /// Where a sample has the identifier of its event.
 #[derive(Debug, Clone, Copy)]
-enum Identifier {
+enum IdentifierPlace {
     /// Nowhere: there is one event.
     None,
     /// In its first word.
@@ -148,33 +148,33 @@ enum Identifier {
 
 /// All events of a recording.
 #[derive(Debug)]
-pub(super) struct Events {
-    all: Vec<Event>,
+pub(super) struct PerfDataEvents {
+    all: Vec<PerfDataEvent>,
     ids: FxHashMap<u64, usize>,
-    identifier: Identifier,
+    identifier: IdentifierPlace,
     /// What the selected samples count.
-    pub(super) taken: Counts,
+    pub(super) taken: CountedUnit,
 }
 
-impl Events {
+impl PerfDataEvents {
     /// Those of these attributes, each with the numbers that it has in records.
-    pub(super) fn new(found: Vec<(Event, Vec<u64>)>) -> Result<Self, String> {
-        let all: Vec<Event> = found.iter().map(|(event, _)| *event).collect();
+    pub(super) fn new(found: Vec<(PerfDataEvent, Vec<u64>)>) -> Result<Self, String> {
+        let all: Vec<PerfDataEvent> = found.iter().map(|(event, _)| *event).collect();
         let first = all.first().ok_or("it names no event")?;
         let identifier = if all.len() == 1 {
-            Identifier::None
+            IdentifierPlace::None
         } else if all.iter().all(|event| event.has(b::PERF_SAMPLE_IDENTIFIER)) {
-            Identifier::First
+            IdentifierPlace::First
         } else if first.has(b::PERF_SAMPLE_ID)
             && all.iter().all(|event| event.sample_type == first.sample_type)
         {
-            Identifier::Field
+            IdentifierPlace::Field
         } else {
             return Err(
                 "its samples do not say which of its events they are of (no identifier)".into()
             );
         };
-        let taken = all.iter().map(|event| event.counts).min().unwrap_or(Counts::Other);
+        let taken = all.iter().map(|event| event.counts).min().unwrap_or(CountedUnit::Other);
         let numbered =
             found.iter().enumerate().flat_map(|(at, (_, ids))| ids.iter().map(move |id| (*id, at)));
         let ids = numbered.collect();
@@ -182,12 +182,12 @@ impl Events {
     }
 
     /// The event of a sample; `None` if it is of none that is known.
-    pub(super) fn of_sample(&self, body: &[u8]) -> Option<&Event> {
+    pub(super) fn of_sample(&self, body: &[u8]) -> Option<&PerfDataEvent> {
         let first = self.all.first()?;
         let id = match self.identifier {
-            Identifier::None => return Some(first),
-            Identifier::First => word(body, 0)?,
-            Identifier::Field => first.sample(body)?.id,
+            IdentifierPlace::None => return Some(first),
+            IdentifierPlace::First => word(body, 0)?,
+            IdentifierPlace::Field => first.sample(body)?.id,
         };
         self.all.get(*self.ids.get(&id)?)
     }
@@ -203,7 +203,7 @@ impl Events {
     }
 
     /// One of the events whose samples are selected.
-    pub(super) fn first_taken(&self) -> Option<&Event> {
+    pub(super) fn first_taken(&self) -> Option<&PerfDataEvent> {
         self.all.iter().find(|event| event.counts == self.taken)
     }
 }
@@ -220,10 +220,15 @@ mod tests {
         bytes
     }
 
-    fn event(sample_type: u32) -> Event {
+    fn event(sample_type: u32) -> PerfDataEvent {
         let clock = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
-        Event::parse(&attr(b::PERF_TYPE_SOFTWARE, clock, sample_type, BY_FREQUENCY | HAS_TRAILER))
-            .unwrap()
+        PerfDataEvent::parse(&attr(
+            b::PERF_TYPE_SOFTWARE,
+            clock,
+            sample_type,
+            BY_FREQUENCY | HAS_TRAILER,
+        ))
+        .unwrap()
     }
 
     fn words(words: &[u64]) -> Vec<u8> {
@@ -232,13 +237,13 @@ mod tests {
 
     #[test]
     fn what_an_event_counts_is_known() {
-        let of = |kind, config| Event::parse(&attr(kind, config, 0, 0)).unwrap().counts;
-        assert_eq!(of(b::PERF_TYPE_SOFTWARE, 1), Counts::Time);
-        assert_eq!(of(b::PERF_TYPE_SOFTWARE, 2), Counts::Other, "page faults");
-        assert_eq!(of(b::PERF_TYPE_HARDWARE, 4 << 32), Counts::Cycles);
-        assert_eq!(of(b::PERF_TYPE_TRACEPOINT, 0), Counts::Other);
+        let of = |kind, config| PerfDataEvent::parse(&attr(kind, config, 0, 0)).unwrap().counts;
+        assert_eq!(of(b::PERF_TYPE_SOFTWARE, 1), CountedUnit::Time);
+        assert_eq!(of(b::PERF_TYPE_SOFTWARE, 2), CountedUnit::Other, "page faults");
+        assert_eq!(of(b::PERF_TYPE_HARDWARE, 4 << 32), CountedUnit::Cycles);
+        assert_eq!(of(b::PERF_TYPE_TRACEPOINT, 0), CountedUnit::Other);
         assert_eq!(event(0).period_ns(), Some(1_001_001));
-        assert!(Event::parse(&[0; 63]).is_none());
+        assert!(PerfDataEvent::parse(&[0; 63]).is_none());
     }
 
     #[test]
@@ -261,7 +266,7 @@ mod tests {
     fn events_without_identifiers_are_refused() {
         let several = |kind: u32| {
             let other = event(b::PERF_SAMPLE_IP | b::PERF_SAMPLE_ADDR | kind);
-            Events::new(vec![(event(b::PERF_SAMPLE_IP | kind), vec![1]), (other, vec![2])])
+            PerfDataEvents::new(vec![(event(b::PERF_SAMPLE_IP | kind), vec![1]), (other, vec![2])])
         };
         assert!(several(0).unwrap_err().contains("identifier"));
         let events = several(b::PERF_SAMPLE_IDENTIFIER).unwrap();

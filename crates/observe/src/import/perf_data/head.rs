@@ -1,8 +1,8 @@
 //! Metadata of a `perf record` file: where the records are, its events, and the build identifiers of the
 //! files that ran (tools/perf/Documentation/perf.data-file-format.txt).
 
-use super::events::Event;
-use pagewise_tracee::perf::words::{Words, halves, word};
+use super::events::PerfDataEvent;
+use pagewise_tracee::perf::words::{RecordWords, halves, word};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
@@ -60,11 +60,11 @@ impl BuildIds {
 }
 
 /// An event and the numbers that records call it by.
-pub(super) type Numbered = (Event, Vec<u64>);
+pub(super) type Numbered = (PerfDataEvent, Vec<u64>);
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Head {
+pub(super) struct PerfDataHead {
     /// The events. In a pipe's output they are among the records.
     pub(super) events: Vec<Numbered>,
     pub(super) build_ids: BuildIds,
@@ -76,13 +76,13 @@ pub(super) struct Head {
 
 /// A file, how long it is, and how much of it may still be read as sections.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct PerfDataFile<'a> {
     pub(super) file: &'a File,
     pub(super) length: u64,
     left: Cell<u64>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> PerfDataFile<'a> {
     pub(super) const fn new(file: &'a File, length: u64) -> Self {
         Self { file, length, left: Cell::new(length) }
     }
@@ -110,14 +110,19 @@ fn section(bytes: &[u8], at: usize) -> Option<(u64, u64)> {
 }
 
 /// Reads everything besides the records.
-pub(super) fn read(source: &Source<'_>) -> Result<Head, String> {
+pub(super) fn read(source: &PerfDataFile<'_>) -> Result<PerfDataHead, String> {
     let mut bytes = source.bytes(0, PIPE_HEAD, "head")?;
     if word(&bytes, 0) != Some(MAGIC) {
         return Err("it was recorded on a machine of another byte order".to_owned());
     }
     if word(&bytes, 8) == Some(PIPE_HEAD) {
         let end = source.length;
-        return Ok(Head { begin: PIPE_HEAD, end, was_piped: true, ..Head::default() });
+        return Ok(PerfDataHead {
+            begin: PIPE_HEAD,
+            end,
+            was_piped: true,
+            ..PerfDataHead::default()
+        });
     }
     bytes.extend(source.bytes(PIPE_HEAD, HEAD - PIPE_HEAD, "head")?);
     let field = |at| section(&bytes, at).unwrap_or_default();
@@ -130,12 +135,12 @@ pub(super) fn read(source: &Source<'_>) -> Result<Head, String> {
     let attr_bytes = word(&bytes, 16).unwrap_or(0);
     let events = events(source, attr_bytes, field(24))?;
     let build_ids = build_ids(source, end, word(&bytes, 72).unwrap_or(0))?;
-    Ok(Head { events, build_ids, begin, end, was_piped: false })
+    Ok(PerfDataHead { events, build_ids, begin, end, was_piped: false })
 }
 
 /// The attributes, each followed by the location of its identifiers.
 fn events(
-    source: &Source<'_>,
+    source: &PerfDataFile<'_>,
     each: u64,
     (offset, length): (u64, u64),
 ) -> Result<Vec<Numbered>, String> {
@@ -145,7 +150,7 @@ fn events(
     let mut all = Vec::new();
     for entry in bytes.chunks_exact(each) {
         let (attr, ids) = entry.split_at(each - SECTION);
-        let event = Event::parse(attr).ok_or("an event of it is too short")?;
+        let event = PerfDataEvent::parse(attr).ok_or("an event of it is too short")?;
         let (offset, length) = section(ids, 0).unwrap_or_default();
         let bytes = source.bytes(offset, length, "list of event numbers")?;
         add(&mut all, event, &bytes)?;
@@ -154,12 +159,12 @@ fn events(
 }
 
 /// Adds an event and its numbers.
-fn add(all: &mut Vec<Numbered>, event: Event, ids: &[u8]) -> Result<(), String> {
+fn add(all: &mut Vec<Numbered>, event: PerfDataEvent, ids: &[u8]) -> Result<(), String> {
     let known: usize = all.iter().map(|(_, numbers)| numbers.len()).sum();
     if known + ids.len() / size_of::<u64>() > MOST_NUMBERS || all.len() >= MOST_EVENTS {
         return Err("it names more events than a machine can count".to_owned());
     }
-    all.push((event, Words(ids).collect()));
+    all.push((event, RecordWords(ids).collect()));
     Ok(())
 }
 
@@ -167,14 +172,14 @@ fn add(all: &mut Vec<Numbered>, event: Event, ids: &[u8]) -> Result<(), String> 
 pub(super) fn add_event(all: &mut Vec<Numbered>, body: &[u8]) -> Result<(), String> {
     let size = word(body, 0).and_then(|word| usize::try_from(halves(word).1).ok());
     let parts = size.and_then(|size| body.split_at_checked(size));
-    let event = parts.and_then(|(attr, ids)| Some((Event::parse(attr)?, ids)));
+    let event = parts.and_then(|(attr, ids)| Some((PerfDataEvent::parse(attr)?, ids)));
     let (event, ids) = event.ok_or("an event of it is too short")?;
     add(all, event, ids)
 }
 
 /// The section of build identifiers. The table of sections follows the records, in the order of the bits of
 /// `features`.
-fn build_ids(source: &Source<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
+fn build_ids(source: &PerfDataFile<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
     let mut all = BuildIds::default();
     if features & 1 << BUILD_IDS == 0 {
         return Ok(all);

@@ -20,20 +20,22 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 
-use super::Imported;
-use super::stacks::{Counts, ENTRY_BYTES, Frame, Stack, Stacks, check};
-use events::{Event, Events, Sample};
-use head::Source;
+use super::ImportedProfile;
+use super::stacks::{
+    CountedUnit, ENTRY_BYTES, ImportedFrame, ImportedStack, ImportedStacks, check,
+};
+use events::{PerfDataEvent, PerfDataEvents, PerfDataSample};
+use head::PerfDataFile;
 use pagewise_kernel::perf::bindings as b;
-use pagewise_model::fault::event::Map;
+use pagewise_model::fault::event::MapEvent;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::perf::side_band;
-use pagewise_tracee::perf::spaces::{Code, Spaces};
+use pagewise_tracee::perf::spaces::{CodeLocation, CodeSpaces};
 use pagewise_tracee::perf::words::{halves, is_in_kernel, word};
-use records::{HEADER_BYTES, Header, Records};
+use records::{HEADER_BYTES, PerfDataRecords, RecordHeader};
 use rustc_hash::FxHashMap;
 use std::fs::File;
-use symbols::Symbols;
+use symbols::PerfDataSymbols;
 
 /// The kernel in place of a process.
 const KERNEL_PID: i32 = -1;
@@ -49,12 +51,12 @@ const MOST_PLACES: usize = 1 << 20;
 ///
 /// # Errors
 /// A sentence: it cannot be read, is damaged, or has content that is not supported.
-pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
+pub(super) fn read(file: &File, period: Nanos) -> Result<ImportedProfile, String> {
     let length = file.metadata().map_err(|e| e.to_string())?.len();
-    let source = Source::new(file, length);
+    let source = PerfDataFile::new(file, length);
     let mut head = head::read(&source)?;
-    let (mut records, events) = Records::find(&source, &mut head)?;
-    let mut reading = Reading::new(&events, Symbols::new(head.build_ids));
+    let (mut records, events) = PerfDataRecords::find(&source, &mut head)?;
+    let mut reading = PerfDataReading::new(&events, PerfDataSymbols::new(head.build_ids));
     reading.damaged = records.damaged;
     while let Some((header, record)) = records.next()? {
         reading.take(header, &record[HEADER_BYTES..]);
@@ -64,30 +66,30 @@ pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
 }
 
 /// The state of reading.
-struct Reading<'a> {
-    events: &'a Events,
-    spaces: Spaces,
-    symbols: Symbols,
-    stacks: Stacks,
-    stack: Stack,
+struct PerfDataReading<'a> {
+    events: &'a PerfDataEvents,
+    spaces: CodeSpaces,
+    symbols: PerfDataSymbols,
+    stacks: ImportedStacks,
+    stack: ImportedStack,
     /// Names found before: of places in programs, of places in the kernel.
-    frames: FxHashMap<Code, u32>,
+    frames: FxHashMap<CodeLocation, u32>,
     functions: FxHashMap<u64, u32>,
     of_others: u64,
     damaged: u64,
     lost: u64,
 }
 
-impl<'a> Reading<'a> {
-    fn new(events: &'a Events, symbols: Symbols) -> Self {
-        let mut spaces = Spaces::default();
+impl<'a> PerfDataReading<'a> {
+    fn new(events: &'a PerfDataEvents, symbols: PerfDataSymbols) -> Self {
+        let mut spaces = CodeSpaces::default();
         spaces.name(IDLE.0, IDLE.1, false);
         Self {
             events,
             spaces,
             symbols,
-            stacks: Stacks::default(),
-            stack: Stack::default(),
+            stacks: ImportedStacks::default(),
+            stack: ImportedStack::default(),
             frames: FxHashMap::default(),
             functions: FxHashMap::default(),
             of_others: 0,
@@ -104,7 +106,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Processes a record. A record that is too short for its kind is counted.
-    fn take(&mut self, header: Header, body: &[u8]) {
+    fn take(&mut self, header: RecordHeader, body: &[u8]) {
         let taken = match header.kind {
             b::PERF_RECORD_SAMPLE => self.sample(header.misc, body),
             b::PERF_RECORD_MMAP | b::PERF_RECORD_MMAP2 => self.map(header, body),
@@ -140,7 +142,7 @@ impl<'a> Reading<'a> {
         Some(())
     }
 
-    fn map(&mut self, header: Header, body: &[u8]) -> Option<()> {
+    fn map(&mut self, header: RecordHeader, body: &[u8]) -> Option<()> {
         let map = match header.kind {
             b::PERF_RECORD_MMAP2 => side_band::mapping(body)?,
             _ => mapping(header.misc, body)?,
@@ -189,7 +191,8 @@ impl<'a> Reading<'a> {
             self.stack.user.push(frame);
         }
         self.stacks.add(&self.stack, 1);
-        let says = (event.counts == Counts::Time && sample.period > 0).then_some(sample.period);
+        let says =
+            (event.counts == CountedUnit::Time && sample.period > 0).then_some(sample.period);
         if let Some(nanos) = says.or_else(|| event.period_ns()) {
             self.stacks.time(nanos);
         }
@@ -204,14 +207,14 @@ impl<'a> Reading<'a> {
         keep(&mut self.functions, address, number)
     }
 
-    fn frame(&mut self, code: Code) -> u32 {
+    fn frame(&mut self, code: CodeLocation) -> u32 {
         if let Some(known) = self.frames.get(&code) {
             return *known;
         }
         let path = self.spaces.text(code.path);
         let function = self.symbols.of_program(&path, code.offset);
         let texts = &mut self.stacks.texts;
-        let frame = Frame {
+        let frame = ImportedFrame {
             path: texts.number(&path),
             // The same function at two places is the same frame.
             offset: if function.is_some() { 0 } else { code.offset },
@@ -221,7 +224,7 @@ impl<'a> Reading<'a> {
         keep(&mut self.frames, code, number)
     }
 
-    fn finish(self, period: Nanos) -> Imported {
+    fn finish(self, period: Nanos) -> ImportedProfile {
         let first = self.events.first_taken();
         let mut imported = self.stacks.finish(period);
         imported.samples.lost = self.lost;
@@ -230,7 +233,7 @@ impl<'a> Reading<'a> {
         if self.of_others > 0 {
             notes.push(format!("{} samples of other events are left out", self.of_others));
         }
-        if first.is_some_and(Event::copies_stacks) {
+        if first.is_some_and(PerfDataEvent::copies_stacks) {
             notes.push(
                 "callers were recorded as copies of the stack, which are not unwound here; \
                  perf script | pagewise profile --import - has them"
@@ -259,7 +262,11 @@ const fn called_from(depth: usize, address: u64) -> u64 {
 }
 
 /// Addresses in the kernel, leaf first, and in the program, innermost first.
-fn chain(event: &Event, misc: u16, sample: &mut Sample<'_>) -> Option<(Vec<u64>, Vec<u64>)> {
+fn chain(
+    event: &PerfDataEvent,
+    misc: u16,
+    sample: &mut PerfDataSample<'_>,
+) -> Option<(Vec<u64>, Vec<u64>)> {
     let (mut kernel, mut user) = match event.has_chain() {
         true => sample.rest.call_chain()?,
         false => (Vec::new(), Vec::new()),
@@ -278,8 +285,8 @@ fn chain(event: &Event, misc: u16, sample: &mut Sample<'_>) -> Option<(Vec<u64>,
 }
 
 /// A mapping of the older kind: pid and tid, start, length, offset, name.
-fn mapping(misc: u16, body: &[u8]) -> Option<Map> {
-    Some(Map {
+fn mapping(misc: u16, body: &[u8]) -> Option<MapEvent> {
+    Some(MapEvent {
         pid: halves(word(body, 0)?).0,
         start_address: word(body, 8)?,
         size_bytes: Bytes(word(body, 16)?),

@@ -5,8 +5,8 @@
 //! again through blocks that are kept. So memory depends on the number of records, not on their
 //! length, and not on rounds that a writer may leave out.
 
-use super::events::Events;
-use super::head::{Head, Numbered, Source, add_event};
+use super::events::PerfDataEvents;
+use super::head::{Numbered, PerfDataFile, PerfDataHead, add_event};
 use pagewise_kernel::perf::bindings as b;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -32,22 +32,22 @@ type Place = (u64, u64);
 
 /// All records that matter.
 #[derive(Debug)]
-pub(super) struct Records<'a> {
+pub(super) struct PerfDataRecords<'a> {
     /// Records too short for their kind.
     pub(super) damaged: u64,
     places: std::vec::IntoIter<Place>,
-    blocks: Blocks<'a>,
+    blocks: BlockCache<'a>,
 }
 
 /// The head of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct RecordHeader {
     pub(super) kind: u32,
     pub(super) misc: u16,
     size: u16,
 }
 
-impl Header {
+impl RecordHeader {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let [a, b, c, d, e, f, g, h] = *bytes.first_chunk()?;
         let kind = u32::from_ne_bytes([a, b, c, d]);
@@ -71,15 +71,18 @@ impl Header {
     }
 }
 
-impl<'a> Records<'a> {
+impl<'a> PerfDataRecords<'a> {
     /// Finds the records. For a pipe's output, also finds what `head` lacks.
-    pub(super) fn find(source: &Source<'a>, head: &mut Head) -> Result<(Self, Events), String> {
-        let mut walk = Walk::start(source, head.begin, head.end)?;
+    pub(super) fn find(
+        source: &PerfDataFile<'a>,
+        head: &mut PerfDataHead,
+    ) -> Result<(Self, PerfDataEvents), String> {
+        let mut walk = RecordPass::start(source, head.begin, head.end)?;
         let mut events = None;
         let (mut places, mut damaged) = (Vec::new(), 0);
         let mut found: Vec<Numbered> = std::mem::take(&mut head.events);
         if !head.was_piped {
-            events = Some(Events::new(std::mem::take(&mut found))?);
+            events = Some(PerfDataEvents::new(std::mem::take(&mut found))?);
         }
         while let Some((at, header)) = walk.next()? {
             let body = &walk.record[HEADER_BYTES..];
@@ -92,7 +95,7 @@ impl<'a> Records<'a> {
                 _ if header.matters() && header.size < SHORTEST => damaged += 1,
                 _ if header.matters() => {
                     if events.is_none() {
-                        events = Some(Events::new(std::mem::take(&mut found))?);
+                        events = Some(PerfDataEvents::new(std::mem::take(&mut found))?);
                     }
                     let is_sample = header.kind == b::PERF_RECORD_SAMPLE;
                     let time = events.as_ref().map_or(0, |events| events.time(is_sample, body));
@@ -105,30 +108,30 @@ impl<'a> Records<'a> {
         places.sort_unstable();
         let events = events.ok_or("it holds no samples")?;
         let places = places.into_iter();
-        Ok((Self { damaged, places, blocks: Blocks::new(source.file) }, events))
+        Ok((Self { damaged, places, blocks: BlockCache::new(source.file) }, events))
     }
 
     /// The next one, header included.
-    pub(super) fn next(&mut self) -> Result<Option<(Header, &[u8])>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<(RecordHeader, &[u8])>, String> {
         let Some((_, place)) = self.places.next() else { return Ok(None) };
         let length = usize::from((place & ((1 << LENGTH_BITS) - 1)) as u16);
         let record = self.blocks.bytes(place >> LENGTH_BITS, length)?;
         // Another program may have changed the file since.
-        let header = Header::parse(record).ok_or("it has changed while it was read")?;
+        let header = RecordHeader::parse(record).ok_or("it has changed while it was read")?;
         Ok(Some((header, record)))
     }
 }
 
 /// One pass over a file.
-struct Walk<'a> {
+struct RecordPass<'a> {
     from: BufReader<&'a File>,
     at: u64,
     end: u64,
     record: Vec<u8>,
 }
 
-impl<'a> Walk<'a> {
-    fn start(source: &Source<'a>, begin: u64, end: u64) -> Result<Self, String> {
+impl<'a> RecordPass<'a> {
+    fn start(source: &PerfDataFile<'a>, begin: u64, end: u64) -> Result<Self, String> {
         if end >> (u64::BITS - LENGTH_BITS) > 0 {
             return Err("it is too large".to_owned());
         }
@@ -138,13 +141,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Reads the header of the next record. Returns its place too.
-    fn next(&mut self) -> Result<Option<(u64, Header)>, String> {
+    fn next(&mut self) -> Result<Option<(u64, RecordHeader)>, String> {
         let begin = self.at;
         if begin >= self.end {
             return Ok(None);
         }
         self.read(0, HEADER_BYTES)?;
-        let header = Header::parse(&self.record).ok_or("a record has no header")?;
+        let header = RecordHeader::parse(&self.record).ok_or("a record has no header")?;
         if usize::from(header.size) < HEADER_BYTES {
             return Err(format!("the record at byte {begin} has no length"));
         }
@@ -165,7 +168,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Two kinds of records are followed by bytes that their length does not count.
-    fn pass_over_data(&mut self, header: Header) -> Result<(), String> {
+    fn pass_over_data(&mut self, header: RecordHeader) -> Result<(), String> {
         let body = self.record.get(HEADER_BYTES..).unwrap_or_default();
         let length = match header.kind {
             AUXTRACE => pagewise_tracee::perf::words::word(body, 0).unwrap_or(0),
@@ -188,12 +191,12 @@ const KEPT: usize = 128;
 
 /// Parts of a file, each in the slot that its number leads to.
 #[derive(Debug)]
-struct Blocks<'a> {
+struct BlockCache<'a> {
     file: &'a File,
     kept: Vec<(u64, Vec<u8>)>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> BlockCache<'a> {
     fn new(file: &'a File) -> Self {
         Self { file, kept: vec![(u64::MAX, Vec::new()); KEPT] }
     }

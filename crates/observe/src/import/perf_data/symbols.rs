@@ -7,11 +7,11 @@
 //! modules move independently. They get the names of the running kernel only if nothing moved.
 
 use super::head::{BuildIds, digits};
-use crate::faults::Images;
+use crate::faults::CodeImages;
 use crate::import::stacks::ENTRY_BYTES;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::kallsyms::KernelSymbols;
-use pagewise_model::fault::event::Map;
+use pagewise_model::fault::event::MapEvent;
 use pagewise_model::look::UNKNOWN_SYMBOL;
 use pagewise_tracee::perf::words::{halves, word};
 use pagewise_tracee::read_ahead;
@@ -29,23 +29,23 @@ const BUILD_ID_NOTE: i32 = 3;
 
 /// Looks functions up.
 #[derive(Debug)]
-pub(super) struct Symbols {
+pub(super) struct PerfDataSymbols {
     build_ids: BuildIds,
-    images: Images,
+    images: CodeImages,
     /// By path: whether there is a file that is the same.
     files: HashMap<String, bool>,
-    kernel: Kernel,
+    kernel: RecordedKernel,
     /// Recorded names, and their total length.
     names: u64,
     length: u64,
 }
 
-impl Symbols {
+impl PerfDataSymbols {
     pub(super) fn new(build_ids: BuildIds) -> Self {
-        let kernel = Kernel::default();
+        let kernel = RecordedKernel::default();
         Self {
             build_ids,
-            images: Images::default(),
+            images: CodeImages::default(),
             files: HashMap::new(),
             kernel,
             names: 0,
@@ -82,7 +82,7 @@ impl Symbols {
     }
 
     /// The kernel or a module of it is mapped.
-    pub(super) fn map_kernel(&mut self, map: &Map) {
+    pub(super) fn map_kernel(&mut self, map: &MapEvent) {
         self.count(&map.path);
         self.kernel.map(map);
     }
@@ -132,7 +132,7 @@ fn stored(id: &str) -> Option<PathBuf> {
 
 /// The kernel that ran.
 #[derive(Debug, Default)]
-struct Kernel {
+struct RecordedKernel {
     text: Range<u64>,
     /// A function and its recorded address.
     reference: Option<(String, u64)>,
@@ -141,19 +141,19 @@ struct Kernel {
     /// End and name of code made at run time.
     made: BTreeMap<u64, (u64, String)>,
     /// Absent until the first function is looked for.
-    symbols: Option<Option<Moved>>,
+    symbols: Option<Option<MovedKernel>>,
     missing: Option<String>,
 }
 
 /// Functions, and the distance of their kernel from its place in the recording.
 #[derive(Debug)]
-struct Moved {
+struct MovedKernel {
     symbols: KernelSymbols,
     by: u64,
 }
 
-impl Kernel {
-    fn map(&mut self, map: &Map) {
+impl RecordedKernel {
+    fn map(&mut self, map: &MapEvent) {
         let end = map.start_address.saturating_add(map.size_bytes.0);
         match map.path.strip_prefix(KERNEL) {
             Some(function) => {
@@ -192,7 +192,7 @@ impl Kernel {
     }
 
     /// The functions of the kernel with this identifier.
-    fn find(&self, id: Option<&str>) -> Result<Moved, String> {
+    fn find(&self, id: Option<&str>) -> Result<MovedKernel, String> {
         let id = id.ok_or(
             "the recording does not say which kernel it is of: its functions have no names",
         )?;
@@ -210,7 +210,7 @@ impl Kernel {
         })
     }
 
-    fn moved(&self, text: &str) -> Option<Moved> {
+    fn moved(&self, text: &str) -> Option<MovedKernel> {
         let symbols = KernelSymbols::parse(text).ok()?;
         let (name, place) = self.reference.as_ref()?;
         let listed = text.lines().find_map(|line| {
@@ -218,7 +218,7 @@ impl Kernel {
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             (words.nth(1)? == name).then_some(address)
         })?;
-        Some(Moved { symbols, by: place.wrapping_sub(listed) })
+        Some(MovedKernel { symbols, by: place.wrapping_sub(listed) })
     }
 }
 
@@ -246,8 +246,8 @@ mod tests {
     const LISTED: &str = "ffffffff81000000 T _text\nffffffff81000200 T clear_page_erms\n\
                           ffffffffc0000000 t ext4_read\t[ext4]\n";
 
-    fn map(start_address: u64, path: &str) -> Map {
-        Map {
+    fn map(start_address: u64, path: &str) -> MapEvent {
+        MapEvent {
             pid: -1,
             start_address,
             size_bytes: Bytes(0x1000),
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    fn kernel(text: u64) -> Kernel {
-        let mut kernel = Kernel::default();
+    fn kernel(text: u64) -> RecordedKernel {
+        let mut kernel = RecordedKernel::default();
         kernel.map(&map(text, "[kernel.kallsyms]_text"));
         kernel.map(&map(0xffff_ffff_c000_0000, "/lib/modules/6.1/ext4.ko"));
         kernel.symbols = Some(kernel.moved(LISTED));
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_not_here_is_said_to_be_missing() {
-        let mut kernel = Kernel::default();
+        let mut kernel = RecordedKernel::default();
         assert_eq!(kernel.resolve(0xffff_ffff_8100_0000, Some("00112233")), UNKNOWN_SYMBOL);
         assert!(kernel.missing.unwrap().contains("00112233"));
     }

@@ -12,7 +12,7 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-fn read(bytes: &[u8]) -> Result<Imported, String> {
+fn read(bytes: &[u8]) -> Result<ImportedProfile, String> {
     super::read(&file(bytes), Nanos(7))
 }
 

@@ -1,18 +1,18 @@
 use super::*;
 
-fn read(line: &str) -> Option<(&str, Counts, Option<u64>, &str)> {
+fn read(line: &str) -> Option<(&str, CountedUnit, Option<u64>, &str)> {
     match line_of(line)? {
-        Line::Sample(Header { process, counts, nanos, rest }) => {
+        PerfScriptLine::Sample(PerfScriptHeader { process, counts, nanos, rest }) => {
             Some((process, counts, nanos, rest.trim()))
         }
-        Line::Other => Some(("PERF_RECORD", Counts::Time, None, "")),
+        PerfScriptLine::Other => Some(("PERF_RECORD", CountedUnit::Time, None, "")),
     }
 }
 
 /// What perf 6.1 prints of one sample, with and without call chains, for the fields named.
 #[test]
 fn headers_of_all_fields_are_known() {
-    use Counts::{Cycles, Other, Time};
+    use CountedUnit::{Cycles, Other, Time};
     let ip = "55d4c0a01234 main+0x24 (/usr/bin/mawk)";
     for (line, want) in [
         // The usual fields.

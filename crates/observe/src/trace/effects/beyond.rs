@@ -1,8 +1,8 @@
 //! Calls that act on something other than files: the network, processes, objects of interprocess communication,
 //! keys, and the system.
 
-use super::{Effects, Intent, effect};
-use crate::trace::calls::{ATTACHING, Ipc, Kind, NETLINK, NETWORK, QueueCall};
+use super::{CallIntent, TreeEffects, effect};
+use crate::trace::calls::{ATTACHING, IpcKind, NETLINK, NETWORK, QueueCall, SyscallKind};
 use crate::trace::place::{self, identity};
 use crate::trace::reach::{self, InTree};
 use crate::trace::{ipc, network};
@@ -11,64 +11,72 @@ use pagewise_tracee::ptrace::read_u64;
 /// Said of a process that has requests carried out without calls.
 const RINGS: &str = "used io_uring, which pagewise cannot trace, in";
 
-impl Effects {
+impl TreeEffects {
     pub(super) fn begin_beyond(
         &self,
         tid: i32,
         pid: i32,
-        kind: Kind,
+        kind: SyscallKind,
         args: &[u64; 6],
         number: i64,
-    ) -> Option<Intent> {
+    ) -> Option<CallIntent> {
         let in_tree: InTree<'_> = &|id| self.is_in_tree(id);
         let of_system = |action: &str| effect(action, String::new());
         match kind {
-            Kind::Ioctl => begin_request(tid, args),
-            Kind::Connect(address) => {
+            SyscallKind::Ioctl => begin_request(tid, args),
+            SyscallKind::Connect(address) => {
                 effect("connected to", reach::far_address(tid, address, args)?)
             }
-            Kind::Signal(target, signal) => {
+            SyscallKind::Signal(target, signal) => {
                 let whom = reach::signalled(pid, target, args[signal], args, in_tree)?;
                 effect("sent a signal to", whom)
             }
-            Kind::Get(ipc) => {
-                Some(Intent { gets: Some((ipc, ipc::list(ipc))), ..Intent::default() })
+            SyscallKind::Get(ipc) => {
+                Some(CallIntent { gets: Some((ipc, ipc::list(ipc))), ..CallIntent::default() })
             }
-            Kind::Control(ipc, command) => {
+            SyscallKind::Control(ipc, command) => {
                 self.object_effect(ipc, args[0], ipc::changed(ipc, args[command])?)
             }
-            Kind::Use(ipc, action) => self.object_effect(ipc, args[0], action),
-            Kind::Attach if args[2] & libc::SHM_RDONLY as u64 != 0 => None,
-            Kind::Attach => {
-                self.object_effect(Ipc::Memory, args[0], "attached to write shared memory")
+            SyscallKind::Use(ipc, action) => self.object_effect(ipc, args[0], action),
+            SyscallKind::Attach if args[2] & libc::SHM_RDONLY as u64 != 0 => None,
+            SyscallKind::Attach => {
+                self.object_effect(IpcKind::Memory, args[0], "attached to write shared memory")
             }
-            Kind::Queue(call) => self.begin_queue(tid, call, args),
-            Kind::Others(..) if number == libc::SYS_prlimit64 && args[2] == 0 => None,
-            Kind::Others(..) if number == libc::SYS_ptrace && !ATTACHING.contains(&args[0]) => None,
-            Kind::Others(whom, action) => {
+            SyscallKind::Queue(call) => self.begin_queue(tid, call, args),
+            SyscallKind::Others(..) if number == libc::SYS_prlimit64 && args[2] == 0 => None,
+            SyscallKind::Others(..)
+                if number == libc::SYS_ptrace && !ATTACHING.contains(&args[0]) =>
+            {
+                None
+            }
+            SyscallKind::Others(whom, action) => {
                 effect(action, reach::acted_on(pid, whom, args, in_tree)?)
             }
-            Kind::Socket if args[0] as u32 != NETLINK => None,
-            Kind::Socket => Some(Intent { netlink: Some(args[2] as i32), ..Intent::default() }),
-            Kind::Ring => self.begin_unseen(pid, RINGS),
-            Kind::AddKey => (!ipc::is_own_ring(args[4])).then(|| of_system("changed keys"))?,
-            Kind::Command(index, changes, action) => {
+            SyscallKind::Socket if args[0] as u32 != NETLINK => None,
+            SyscallKind::Socket => {
+                Some(CallIntent { netlink: Some(args[2] as i32), ..CallIntent::default() })
+            }
+            SyscallKind::Ring => self.begin_unseen(pid, RINGS),
+            SyscallKind::AddKey => {
+                (!ipc::is_own_ring(args[4])).then(|| of_system("changed keys"))?
+            }
+            SyscallKind::Command(index, changes, action) => {
                 changes.contains(&(args[index] & 0xffff_ffff)).then(|| of_system(action))?
             }
-            Kind::Quota(index) => {
+            SyscallKind::Quota(index) => {
                 (!ipc::asks_for_quota(args[index])).then(|| of_system("changed quotas"))?
             }
-            Kind::Clock(pointer) => {
+            SyscallKind::Clock(pointer) => {
                 let modes = read_u64(tid, args[pointer]).ok()? as u32;
                 ipc::sets_clock(modes).then(|| of_system("set the clock"))?
             }
-            Kind::System(action) => of_system(action),
+            SyscallKind::System(action) => of_system(action),
             _ => None,
         }
     }
 
     /// A way to evade tracing. `None` if that is already known of `pid`.
-    pub(super) fn begin_unseen(&self, pid: i32, action: &str) -> Option<Intent> {
+    pub(super) fn begin_unseen(&self, pid: i32, action: &str) -> Option<CallIntent> {
         let known = self.found.iter().any(|e| e.pid == pid && e.action == action);
         let link = std::fs::read_link(format!("/proc/{pid}/exe"));
         let exe = link.map_or_else(|_| String::new(), |exe| exe.display().to_string());
@@ -76,19 +84,19 @@ impl Effects {
     }
 
     /// The effect on a System V IPC object, unless it is the tree's own.
-    pub(super) fn object_effect(&self, ipc: Ipc, id: u64, action: &str) -> Option<Intent> {
+    pub(super) fn object_effect(&self, ipc: IpcKind, id: u64, action: &str) -> Option<CallIntent> {
         let id = id as i32;
         let own = self.objects.contains(&(ipc, id.into()));
         (!own).then(|| effect(action, id.to_string()))?
     }
 
-    fn begin_queue(&self, tid: i32, call: QueueCall, args: &[u64; 6]) -> Option<Intent> {
+    fn begin_queue(&self, tid: i32, call: QueueCall, args: &[u64; 6]) -> Option<CallIntent> {
         match call {
             QueueCall::Open => {
                 let name = place::read_path(tid, args[0])?;
                 let is_new = !pagewise_kernel::message_queue::exists(name.as_os_str());
                 let queue = is_new.then_some(name);
-                Some(Intent { opens_new: is_new, queue, ..Intent::default() })
+                Some(CallIntent { opens_new: is_new, queue, ..CallIntent::default() })
             }
             QueueCall::Unlink => {
                 let name = place::read_path(tid, args[0])?;
@@ -105,7 +113,7 @@ impl Effects {
 }
 
 /// A request to a socket about the network.
-fn begin_request(tid: i32, args: &[u64; 6]) -> Option<Intent> {
+fn begin_request(tid: i32, args: &[u64; 6]) -> Option<CallIntent> {
     let request = args[1] as u32;
     let changes = NETWORK.contains(&request) && network::changes(tid, request, args[2]);
     changes.then(|| effect("changed the network by ioctl", format!("{request:#x}")))?

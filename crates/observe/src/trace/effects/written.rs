@@ -7,7 +7,7 @@
 //! Not seen: a file without a name that is linked later, one below a directory that is renamed, and all
 //! beyond the first [`MOST`].
 
-use super::{Identity, Place, identity};
+use super::{Identity, NamedFile, identity};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 const MOST: usize = 4000;
 
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenFiles {
     files: BTreeMap<Identity, PathBuf>,
 }
 
-impl Written {
+impl WrittenFiles {
     /// A file is open for writing.
-    pub(super) fn add(&mut self, place: &Place) {
+    pub(super) fn add(&mut self, place: &NamedFile) {
         let Some(file) = place.target.as_ref().filter(|target| target.is_file()) else { return };
         if self.files.len() < MOST {
             self.files.entry(identity(file)).or_insert_with(|| place.led());

@@ -1,28 +1,28 @@
 //! Handles a thread's stop at a call: judges the call when it begins, and records the results when it
 //! returns.
 
-use super::{Engine, Mode, TraceError, ignore_gone};
-use crate::trace::calls::{self, Kind};
+use super::{StopMode, TraceEngine, TraceError, ignore_gone};
+use crate::trace::calls::{self, SyscallKind};
 use crate::trace::churn;
-use crate::trace::thread::Pending;
+use crate::trace::thread::PendingAction;
 use pagewise_tracee::ptrace::{Regs, request};
-use pagewise_tracee::untraced::{self, Call};
+use pagewise_tracee::untraced::{self, CloneCall};
 use pagewise_tracee::wait;
 
-impl Engine {
+impl TraceEngine {
     /// An entry or an exit of a call, for a process that stops at each. For others, an exit.
     pub(super) fn at_call(&mut self, tid: i32) -> Result<(), TraceError> {
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let closely = self.descriptors.closely(pid);
-        let at_each = closely || self.mode == Mode::EveryCall;
+        let at_each = closely || self.mode == StopMode::EveryCall;
         if !at_each || !request::is_call_entry(tid).unwrap_or(false) {
             self.leave(tid);
             return Ok(());
         }
         match self.mode {
-            Mode::EveryCall => self.enter(tid),
+            StopMode::EveryCall => self.enter(tid),
             // If the filter knows the call as well, its stop comes next.
-            Mode::Filter => self.enter_by(tid, Self::begin_closely),
+            StopMode::Filter => self.enter_by(tid, Self::begin_closely),
         }
     }
 
@@ -35,7 +35,7 @@ impl Engine {
     fn enter_by(
         &mut self,
         tid: i32,
-        begin: impl Fn(&mut Self, i32, &Regs) -> Option<Pending>,
+        begin: impl Fn(&mut Self, i32, &Regs) -> Option<PendingAction>,
     ) -> Result<(), TraceError> {
         let regs = request::get_regs(tid);
         if regs.as_ref().is_ok_and(|r| r.cs & 0xffff != 0x33 || calls::is_x32(r.orig_rax)) {
@@ -45,7 +45,7 @@ impl Engine {
         if let Ok(regs) = regs {
             self.refuse_use_of_input(tid, &regs)?;
             let pending = match untraced::enter(tid) {
-                Ok(Call::Cleared(cleared)) => Some(Pending::Untraced(cleared)),
+                Ok(CloneCall::Cleared(cleared)) => Some(PendingAction::Untraced(cleared)),
                 _ => begin(self, tid, &regs),
             };
             if let Some(thread) = self.threads.get_mut(&tid) {
@@ -79,40 +79,40 @@ impl Engine {
     pub(super) fn enter_foreign(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             let intent = self.effects.begin_foreign(thread.pid);
-            thread.pending = intent.map(|intent| Pending::Effect(Box::new(intent)));
+            thread.pending = intent.map(|intent| PendingAction::Effect(Box::new(intent)));
         }
         self.resume(tid, 0);
     }
 
     /// What is checked only in processes that stop at every call, and messages in any process.
-    fn begin_closely(&mut self, tid: i32, regs: &Regs) -> Option<Pending> {
+    fn begin_closely(&mut self, tid: i32, regs: &Regs) -> Option<PendingAction> {
         let (number, args) = (regs.orig_rax as i64, arguments(regs));
         if number == libc::SYS_close {
-            return Some(Pending::Close);
+            return Some(PendingAction::Close);
         }
         let intent = self.descriptors.sends(tid, number, &args);
-        intent.map(|intent| Pending::Effect(Box::new(intent)))
+        intent.map(|intent| PendingAction::Effect(Box::new(intent)))
     }
 
-    fn begin(&mut self, tid: i32, regs: &Regs) -> Option<Pending> {
+    fn begin(&mut self, tid: i32, regs: &Regs) -> Option<PendingAction> {
         let (number, args) = (regs.orig_rax as i64, arguments(regs));
         let pid = self.threads.get(&tid)?.pid;
         match calls::kind(number)? {
-            Kind::Memory if number == libc::SYS_brk => Some(Pending::Break),
-            Kind::Memory => {
+            SyscallKind::Memory if number == libc::SYS_brk => Some(PendingAction::Break),
+            SyscallKind::Memory => {
                 churn::count(&mut self.images.get_mut(&pid)?.churn, number, &args);
                 let writes = calls::maps_to_write(number, &args);
-                writes.then(|| self.judge(tid, pid, Kind::Memory, &args, number))?
+                writes.then(|| self.judge(tid, pid, SyscallKind::Memory, &args, number))?
             }
-            Kind::ExitGroup => {
+            SyscallKind::ExitGroup => {
                 self.read_image(pid);
                 None
             }
-            Kind::Pipe => {
+            SyscallKind::Pipe => {
                 self.pipes.note_call(number, args[1]);
                 None
             }
-            Kind::Exec => {
+            SyscallKind::Exec => {
                 let image = self.images.get_mut(&pid)?;
                 if !image.is_forked {
                     image.read_before_exec();
@@ -128,12 +128,12 @@ impl Engine {
         &self,
         tid: i32,
         pid: i32,
-        kind: Kind,
+        kind: SyscallKind,
         args: &[u64; 6],
         number: i64,
-    ) -> Option<Pending> {
+    ) -> Option<PendingAction> {
         let intent = self.effects.begin(tid, pid, kind, args, number);
-        intent.map(|intent| Pending::Effect(Box::new(intent)))
+        intent.map(|intent| PendingAction::Effect(Box::new(intent)))
     }
 
     fn leave(&mut self, tid: i32) {
@@ -143,15 +143,15 @@ impl Engine {
         {
             let (pid, result) = (thread.pid, regs.rax as i64);
             match pending {
-                Pending::Effect(intent) => {
+                PendingAction::Effect(intent) => {
                     if let Some(protocol) = intent.netlink.filter(|_| result >= 0) {
                         self.descriptors.add_netlink(pid, result as i32, protocol);
                     }
                     self.effects.end(tid, pid, *intent, result);
                 }
-                Pending::Close => self.descriptors.look(pid),
-                Pending::Break => self.count_break(pid, regs.rax),
-                Pending::Untraced(cleared) => ignore_gone(cleared.leave(tid)),
+                PendingAction::Close => self.descriptors.look(pid),
+                PendingAction::Break => self.count_break(pid, regs.rax),
+                PendingAction::Untraced(cleared) => ignore_gone(cleared.leave(tid)),
             }
         }
         self.resume(tid, 0);

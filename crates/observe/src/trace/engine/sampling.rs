@@ -1,12 +1,12 @@
 //! Now and then one running thread is stepped for a burst and then followed at full speed.
 
-use super::{Engine, TraceError};
+use super::{TraceEngine, TraceError};
 use crate::trace::interrupt;
 use crate::trace::pattern::BurstEnd;
 use pagewise_kernel::proc::stat;
-use pagewise_tracee::ptrace::{Stop, request};
+use pagewise_tracee::ptrace::{PtraceStop, request};
 
-impl Engine {
+impl TraceEngine {
     /// Takes a burst of single steps of a running thread, if it is time, and then follows it.
     pub(super) fn sample(&mut self) -> Result<(), TraceError> {
         let Some(sampler) = self.sampler.as_mut().filter(|s| s.is_due()) else { return Ok(()) };
@@ -23,7 +23,7 @@ impl Engine {
         // The thread may have entered a wait that no stop ends, such as vfork's wait for a child, which in
         // turn may wait for us. Its stop is then served later, like any other.
         let Some(stop) = interrupt::wait_briefly(tid)? else { return Ok(()) };
-        let in_user_code = stop == Stop::Interrupted
+        let in_user_code = stop == PtraceStop::Interrupted
             && request::get_regs(tid)
                 .is_ok_and(|regs| (regs.orig_rax as i64) < 0 && regs.cs & 0xffff == 0x33);
         if !in_user_code {
@@ -64,7 +64,9 @@ impl Engine {
             };
             match stop {
                 _ if of != tid => {}
-                Stop::Interrupted | Stop::Seccomp | Stop::Syscall => probe.count(),
+                PtraceStop::Interrupted | PtraceStop::Seccomp | PtraceStop::Syscall => {
+                    probe.count()
+                }
                 _ => probe.end(),
             }
             self.handle(of, stop)?;

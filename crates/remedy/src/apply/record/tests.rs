@@ -2,8 +2,8 @@ use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-fn change(file: &Path, content: &str) -> Change {
-    Change {
+fn change(file: &Path, content: &str) -> FileChange {
+    FileChange {
         run: "r".into(),
         arm: "place".into(),
         file: file.display().to_string(),
@@ -24,7 +24,7 @@ fn a_new_file_and_its_directories_go_again() {
     assert_eq!(fs::read(&file).unwrap(), b"x");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
     assert!(apply_in(records.path(), &change(&file, "x"), false).unwrap().is_none());
-    assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Removed);
+    assert_eq!(undo_in(records.path(), None, false).unwrap().1, UndoOutcome::Removed);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     assert!(all_in(records.path()).unwrap().is_empty());
     let none = undo_in(records.path(), None, false).unwrap_err().to_string();
@@ -41,7 +41,7 @@ fn a_file_that_was_there_comes_back_as_it_was() {
     assert!(refused.to_string().ends_with("conf exists"), "{refused}");
     apply_in(records.path(), &change(&file, "x"), true).unwrap();
     apply_in(records.path(), &change(&place.path().join("other"), "y"), false).unwrap();
-    assert_eq!(undo_in(records.path(), Some(1), false).unwrap().1, Undone::Restored);
+    assert_eq!(undo_in(records.path(), Some(1), false).unwrap().1, UndoOutcome::Restored);
     assert_eq!(fs::read(&file).unwrap(), b"own \xff");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(all_in(records.path()).unwrap().len(), 1);
@@ -55,7 +55,7 @@ fn what_was_changed_since_stays_unless_forced() {
     fs::write(&file, "x and more").unwrap();
     let refused = undo_in(records.path(), None, false).unwrap_err();
     assert!(refused.to_string().contains("was changed since"), "{refused}");
-    assert_eq!(undo_in(records.path(), None, true).unwrap().1, Undone::Removed);
+    assert_eq!(undo_in(records.path(), None, true).unwrap().1, UndoOutcome::Removed);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn an_edited_wrapper_is_one_and_another_program_in_its_place_is_none() {
         assert_eq!(is_wrapper_still(&wrapper), is_one, "{now}");
     }
     fs::write(&file, &wrapper.content).unwrap();
-    assert!(!is_wrapper_still(&Change { mode: 0o644, ..wrapper }));
+    assert!(!is_wrapper_still(&FileChange { mode: 0o644, ..wrapper }));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_record_without_its_file_is_forgotten() {
     let file = place.path().join("conf");
     apply_in(records.path(), &change(&file, "x"), false).unwrap();
     fs::remove_file(&file).unwrap();
-    assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Nothing);
+    assert_eq!(undo_in(records.path(), None, false).unwrap().1, UndoOutcome::Nothing);
     assert!(all_in(records.path()).unwrap().is_empty());
     assert!(all_in(&records.path().join("never made")).unwrap().is_empty());
 }
@@ -101,7 +101,7 @@ fn a_link_is_not_replaced_and_what_cannot_be_written_leaves_nothing() {
 }
 
 /// Applies a change to `file` and undoes it.
-fn there_and_back(file: &Path) -> Result<Undone, String> {
+fn there_and_back(file: &Path) -> Result<UndoOutcome, String> {
     let records = tempfile::tempdir().unwrap();
     let said = |error: ApplyError| error.to_string();
     apply_in(records.path(), &change(file, "x"), true).map_err(said)?;
@@ -136,7 +136,7 @@ fn root_writes_over_nothing_of_others_and_keeps_a_group() {
     fs::write(&file, "own").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
     chown(&file, None, Some(65001)).unwrap();
-    assert_eq!(there_and_back(&file), Ok(Undone::Restored));
+    assert_eq!(there_and_back(&file), Ok(UndoOutcome::Restored));
     let now = fs::metadata(&file).unwrap();
     assert_eq!((now.uid(), now.gid(), now.mode() & 0o7777), (0, 65001, 0o640));
     chown(&file, Some(65001), None).unwrap();

@@ -5,13 +5,13 @@ use std::io::Read;
 
 const HUGE: u64 = PageSize::PMD_2M.bytes();
 const PAGE: u64 = PageSize::BASE_4K.bytes();
-const ASKED: Options = Options {
+const ASKED: FoldOptions = FoldOptions {
     merge: false,
     fill_above: Bytes(PAGE),
     base: PageSize::BASE_4K,
     huge: PageSize::PMD_2M,
 };
-const MERGE: Options = Options { merge: true, ..ASKED };
+const MERGE: FoldOptions = FoldOptions { merge: true, ..ASKED };
 const HEADER: usize = 64;
 const ENTRY: usize = 56;
 
@@ -52,7 +52,7 @@ fn len_of(loads: &[Loaded]) -> u64 {
     loads.iter().map(|load| load.1 + load.3).max().unwrap_or_default()
 }
 
-fn planned(kind: u16, loads: &[Loaded], options: &Options) -> Plan {
+fn planned(kind: u16, loads: &[Loaded], options: &FoldOptions) -> FoldPlan {
     plan(elf(kind, loads).as_slice(), len_of(loads), options).unwrap()
 }
 
@@ -65,12 +65,12 @@ const SERVER: [Loaded; 4] = [
 ];
 
 /// The parts of the copy, in the form of the input.
-fn copied(kind: u16, loads: &[Loaded], plan: &Plan) -> Vec<(Loaded, u64)> {
+fn copied(kind: u16, loads: &[Loaded], plan: &FoldPlan) -> Vec<(Loaded, u64)> {
     let mut bytes = elf(kind, loads);
     plan.apply(0, &mut bytes);
-    let image = Image::read(bytes.as_slice(), plan.copy_len()).unwrap();
+    let image = ElfHeaders::read(bytes.as_slice(), plan.copy_len()).unwrap();
     let parts = image.parts().into_iter().map(|part| part.before);
-    let form = |l: Load| ((l.flags.0, l.offset, l.address, l.file, l.memory), l.align);
+    let form = |l: LoadHeader| ((l.flags.0, l.offset, l.address, l.file, l.memory), l.align);
     parts.map(form).collect()
 }
 
@@ -134,10 +134,10 @@ fn a_last_slot_is_filled_with_what_follows_and_with_zeros() {
     let len = len_of(&LINKED);
     assert_eq!(plan.changes.appended, Some(range(len, 2 * HUGE - len)));
     assert_eq!(plan.changes.tails[0].outcome, TailOutcome::Filled);
-    let off = Options { fill_above: Bytes(0), ..ASKED };
+    let off = FoldOptions { fill_above: Bytes(0), ..ASKED };
     let plan = planned(PROGRAM, &LINKED, &off);
     assert!(plan.changes.tails.is_empty() && plan.changes.appended.is_none());
-    let high = Options { fill_above: Bytes(0x3000), ..ASKED };
+    let high = FoldOptions { fill_above: Bytes(0x3000), ..ASKED };
     let plan = planned(PROGRAM, &LINKED, &high);
     assert_eq!(plan.changes.tails[0].outcome, TailOutcome::BelowThreshold);
 }
@@ -150,11 +150,11 @@ fn a_file_with_something_appended_does_not_grow() {
     assert_eq!((plan.changes.tails[0].outcome, plan.changes.appended), (left, None));
 }
 
-const fn not_mapped(error: ElfError) -> PlanError {
-    PlanError::Elf(error)
+const fn not_mapped(error: ElfError) -> FoldPlanError {
+    FoldPlanError::Elf(error)
 }
 
-fn refused(bytes: &[u8], len: u64) -> PlanError {
+fn refused(bytes: &[u8], len: u64) -> FoldPlanError {
     plan(bytes, len, &MERGE).unwrap_err()
 }
 
@@ -169,12 +169,13 @@ fn what_cannot_be_folded_is_distinguished() {
     };
     assert_eq!(refused(b"#!/bin/sh\n", 10), not_mapped(ElfError::NotElf));
     assert_eq!(refused(&[], 0), not_mapped(ElfError::NotElf));
-    assert_eq!(with(4, &[1]), PlanError::Narrow);
-    assert_eq!(with(5, &[2]), PlanError::BigEndian);
+    assert_eq!(with(4, &[1]), FoldPlanError::Narrow);
+    assert_eq!(with(5, &[2]), FoldPlanError::BigEndian);
     assert_eq!(with(16, &[1]), not_mapped(ElfError::NotLoaded));
     assert_eq!(refused(&good, len - 1), not_mapped(ElfError::Truncated));
     assert_eq!(refused(&good[..100], len), not_mapped(ElfError::Truncated));
-    let unmappable = |error: PlanError| matches!(error, PlanError::Elf(ElfError::Unmappable(_)));
+    let unmappable =
+        |error: FoldPlanError| matches!(error, FoldPlanError::Elf(ElfError::Unmappable(_)));
     assert!(unmappable(with(56, &[0])), "no headers");
     assert!(unmappable(with(HEADER + ENTRY + 16, &0_u64.to_le_bytes())), "out of order");
     assert!(unmappable(with(HEADER + ENTRY + 16, &[8])), "differ within the page");
@@ -188,7 +189,7 @@ fn what_cannot_be_folded_is_distinguished() {
     put(&mut relocated, HEADER + 3 * ENTRY + 8, &(good.len() as u64).to_le_bytes());
     put(&mut relocated, HEADER + 3 * ENTRY + 32, &(dynamic.len() as u64).to_le_bytes());
     relocated.extend(dynamic);
-    assert_eq!(refused(&relocated, len), PlanError::TextRelocations);
+    assert_eq!(refused(&relocated, len), FoldPlanError::TextRelocations);
 }
 
 /// Parts as linkers create them, with a chance of every possible error.
@@ -214,7 +215,7 @@ proptest! {
     fn every_address_keeps_its_bytes_and_a_second_time_changes_nothing(
         loads in loads(), merge: bool, fixed: bool, fill in 0..HUGE, payload in 0..3_u64,
     ) {
-        let options = Options { merge, fill_above: Bytes(fill), ..ASKED };
+        let options = FoldOptions { merge, fill_above: Bytes(fill), ..ASKED };
         let kind = if fixed { FIXED } else { PROGRAM };
         let bytes = elf(kind, &loads);
         let len = len_of(&loads) + payload;
@@ -257,7 +258,7 @@ proptest! {
     fn hostile_headers_are_taken(
         words in prop::collection::vec(any::<u64>(), 0..80), len: u64, merge: bool, fill: u64, kind in 1..4_u16,
     ) {
-        let options = Options { merge, fill_above: Bytes(fill), ..ASKED };
+        let options = FoldOptions { merge, fill_above: Bytes(fill), ..ASKED };
         let random: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let _any = plan(random.as_slice(), len, &options);
         let mut bytes = elf(kind, &SERVER);
@@ -279,7 +280,7 @@ proptest! {
         for (at, value) in damage {
             bytes[at] = value;
         }
-        let options = Options { merge, ..ASKED };
+        let options = FoldOptions { merge, ..ASKED };
         if let Ok(plan) = plan(bytes.as_slice(), len, &options) {
             let mut copy = bytes.clone();
             plan.apply(0, &mut copy);

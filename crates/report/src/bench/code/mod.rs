@@ -9,16 +9,20 @@
 //!
 //! A ratio that may differ in the next run says why. Refusals are listed under their table.
 
-use crate::bench::{Short, largest_gain, spread};
-use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
+use crate::bench::{BenchSummary, largest_gain, spread};
+use crate::chart::{
+    LineChart, LinePanel, LineSeries, RepeatRange, SizeMark, SizeScale, SvgPicture,
+};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::{Style, Tone};
-use crate::table::{Align, Cell, Table};
-use pagewise_model::bench::code::{Jumps, Order, Point, Ratio, Sample};
-use pagewise_model::bench::tlb::{ClaimedTlb, PageKind, Steadiness};
+use crate::page::ReportDocument;
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::bench::code::{
+    JumpOrder, TextBenchPoint, TextBenchRatio, TextBenchReport, TextBenchSample,
+};
+use pagewise_model::bench::tlb::{ClaimedTlb, PageKind, RatioSteadiness};
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// Heading of the claims.
@@ -27,17 +31,17 @@ const LACKING: &str = "pages that are not available here";
 
 /// The jumps as terminal text.
 #[must_use]
-pub fn section(jumps: &Jumps, style: &Style) -> String {
+pub fn section(jumps: &TextBenchReport, style: &TerminalStyle) -> String {
     document(jumps, "").text(style)
 }
 
 /// The whole document on the jumps; `caption` names the machine.
-pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(jumps: &TextBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(jumps, caption));
-    page.append(by_size(jumps, Order::Changing));
-    page.section(by_size(jumps, Order::Repeated));
-    for order in Order::ALL {
+    page.append(by_size(jumps, JumpOrder::Changing));
+    page.section(by_size(jumps, JumpOrder::Repeated));
+    for order in JumpOrder::ALL {
         let all = table(jumps, order, |_| true);
         if !all.is_empty() {
             page.details(&format!("every size: {}", describe(order)), all.into());
@@ -55,19 +59,19 @@ pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
 }
 
 /// The jumps on one screen: unpredictable ones by code size.
-pub(crate) fn short(jumps: &Jumps, rows: usize) -> Short<'_> {
+pub(crate) fn short(jumps: &TextBenchReport, rows: usize) -> BenchSummary<'_> {
     let judgement = jumps.judgement.as_ref();
     let best = best_gain(jumps).map(|ratio| ratio.set_bytes.0 / jumps.dense().0.max(1));
-    let mut sizes = numbers(jumps, Order::Changing);
-    let on_base = |number| jumps.find(Order::Changing, PageKind::Base, jumps.dense(), number);
+    let mut sizes = numbers(jumps, JumpOrder::Changing);
+    let on_base = |number| jumps.find(JumpOrder::Changing, PageKind::Base, jumps.dense(), number);
     sizes.retain(|number| on_base(*number).is_some_and(|point| !point.samples.is_empty()));
     let shown = spread(&sizes, rows, best);
-    Short {
-        title: format!("ns for each jump: {}", describe(Order::Changing)),
-        table: table(jumps, Order::Changing, |number| shown.contains(&number)),
+    BenchSummary {
+        title: format!("ns for each jump: {}", describe(JumpOrder::Changing)),
+        table: table(jumps, JumpOrder::Changing, |number| shown.contains(&number)),
         advice: judgement.map_or(&[], |judgement| &judgement.advice),
         claims: judgement.map_or(&[], |judgement| &judgement.claims),
-        figures: jumps.points.iter().filter_map(Point::jump_ns).collect(),
+        figures: jumps.points.iter().filter_map(TextBenchPoint::jump_ns).collect(),
         refusals: jumps.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: claims::pages(&jumps.unavailable).map(|one| one.label).collect(),
     }
@@ -76,10 +80,10 @@ pub(crate) fn short(jumps: &Jumps, rows: usize) -> Short<'_> {
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
 /// point without samples has one line with the reason.
 #[must_use]
-pub fn csv(jumps: &Jumps) -> String {
+pub fn csv(jumps: &TextBenchReport) -> String {
     let header = "order,pages,apart_bytes,jumps,set_bytes,page_bytes,refused,repeat,place,jump_ns,\
                   within_share,misses_per_1000_instructions";
-    let sample = |s: &Sample| {
+    let sample = |s: &TextBenchSample| {
         let misses = s.misses_per_1000_instructions.map(|misses| format!("{misses:.4}"));
         vec![
             s.repeat.to_string(),
@@ -89,7 +93,7 @@ pub fn csv(jumps: &Jumps) -> String {
             known(misses),
         ]
     };
-    let point = |point: &Point| {
+    let point = |point: &TextBenchPoint| {
         let lead = vec![
             point.order.into_str().to_owned(),
             point.pages.into_str().to_owned(),
@@ -105,14 +109,14 @@ pub fn csv(jumps: &Jumps) -> String {
 }
 
 /// The verdict on all jumps in one sentence.
-pub(crate) fn headline(jumps: &Jumps) -> String {
-    let curve = jumps.curve(Order::Changing, PageKind::Base, jumps.dense());
-    let timed: Vec<(&Point, f64)> =
+pub(crate) fn headline(jumps: &TextBenchReport) -> String {
+    let curve = jumps.curve(JumpOrder::Changing, PageKind::Base, jumps.dense());
+    let timed: Vec<(&TextBenchPoint, f64)> =
         curve.into_iter().filter_map(|p| Some((p, p.jump_ns()?.median))).collect();
     let (Some(first), Some(last)) = (timed.first(), timed.last()) else {
         return "jumps: nothing could be measured on base pages".to_owned();
     };
-    let at = |(point, ns): &(&Point, f64)| {
+    let at = |(point, ns): &(&TextBenchPoint, f64)| {
         format!("{} ns in {} of code", three_digits(*ns), whole_size(point.set_bytes()))
     };
     let huge = best_gain(jumps).map_or_else(
@@ -126,13 +130,13 @@ pub(crate) fn headline(jumps: &Jumps) -> String {
 }
 
 /// The largest proven gain of larger pages in unpredictable jumps.
-fn best_gain(jumps: &Jumps) -> Option<&Ratio> {
+fn best_gain(jumps: &TextBenchReport) -> Option<&TextBenchRatio> {
     let ratios = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    largest_gain(ratios.filter(|r| r.order == Order::Changing), |r| (r.ratio, &r.interval))
+    largest_gain(ratios.filter(|r| r.order == JumpOrder::Changing), |r| (r.ratio, &r.interval))
 }
 
 /// A description of how the mappings were made.
-pub(crate) fn protocol(jumps: &Jumps) -> String {
+pub(crate) fn protocol(jumps: &TextBenchReport) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}), run on CPU {}; code up to {} ({})",
         counted(u64::from(jumps.repeats), "fresh mapping", "fresh mappings"),
@@ -144,20 +148,20 @@ pub(crate) fn protocol(jumps: &Jumps) -> String {
 }
 
 /// An order as a heading.
-fn describe(order: Order) -> String {
+fn describe(order: JumpOrder) -> String {
     format!("one jump on each base page, {}", order.name())
 }
 
 /// The kinds of pages that were requested for code of growing size.
-fn kinds(jumps: &Jumps, order: Order) -> Vec<PageKind> {
+fn kinds(jumps: &TextBenchReport, order: JumpOrder) -> Vec<PageKind> {
     let used = |kind: &PageKind| !jumps.curve(order, *kind, jumps.dense()).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
 
 /// The numbers of jumps in one order, on any kind of page.
-fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
+fn numbers(jumps: &TextBenchReport, order: JumpOrder) -> Vec<u64> {
     let dense = jumps.dense();
-    let is_of = |p: &&Point| p.order == order && p.apart_bytes == dense;
+    let is_of = |p: &&TextBenchPoint| p.order == order && p.apart_bytes == dense;
     let mut all: Vec<u64> = jumps.points.iter().filter(is_of).map(|p| p.jumps).collect();
     all.sort_unstable();
     all.dedup();
@@ -166,80 +170,80 @@ fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
 
 /// Code of growing size in one order: nanoseconds on each kind of page, and the gain of larger pages. Of many
 /// sizes, shows powers of two; the other forms have all.
-fn by_size(jumps: &Jumps, order: Order) -> Document {
-    let mut page = Document::default();
+fn by_size(jumps: &TextBenchReport, order: JumpOrder) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let table = table(jumps, order, |number| number.is_power_of_two());
     if kinds(jumps, order).is_empty() {
         return page;
     }
     page.heading(&format!("ns for each jump: {}", describe(order)));
-    if order == Order::Changing {
-        page.para(&protocol(jumps), 2, Tone::Faint);
+    if order == JumpOrder::Changing {
+        page.para(&protocol(jumps), 2, TextTone::Faint);
     }
     page.table(table);
     for (why, count) in refused(jumps, order) {
         let text = format!("{count} not run, or fewer times than requested: {why}");
-        page.para(&text, 2, Tone::Faint);
+        page.para(&text, 2, TextTone::Faint);
     }
     page
 }
 
 /// The table, with only the numbers of jumps that `is_shown` accepts.
-fn table(jumps: &Jumps, order: Order, is_shown: impl Fn(u64) -> bool) -> Table {
+fn table(jumps: &TextBenchReport, order: JumpOrder, is_shown: impl Fn(u64) -> bool) -> ReportTable {
     let kinds = kinds(jumps, order);
-    let mut columns = vec![("code", Align::Right)];
-    columns.extend(kinds.iter().map(|kind| (kind.into_str(), Align::Decimal)));
-    columns.extend([("of base", Align::Left), ("", Align::Left)]);
-    let mut table = Table::new(&columns);
+    let mut columns = vec![("code", ColumnAlignment::Right)];
+    columns.extend(kinds.iter().map(|kind| (kind.into_str(), ColumnAlignment::Decimal)));
+    columns.extend([("of base", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
+    let mut table = ReportTable::new(&columns);
     for number in numbers(jumps, order).into_iter().filter(|number| is_shown(*number)) {
         let size = Bytes(number.saturating_mul(jumps.dense().0));
-        let mut row = vec![Cell::from(whole_size(size))];
+        let mut row = vec![TableCell::from(whole_size(size))];
         let point = |kind: &PageKind| jumps.find(order, *kind, jumps.dense(), number);
         row.extend(kinds.iter().map(|kind| time(point(kind))));
         let ratio = best_ratio(jumps, order, size);
         row.push(ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval)).into());
-        row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
+        row.push(TableCell::new(ratio.map_or("", unsteady), TextTone::Warn));
         table.row(row);
     }
     table
 }
 
-fn time(point: Option<&Point>) -> Cell {
-    let Some(point) = point else { return Cell::new("-", Tone::Faint) };
+fn time(point: Option<&TextBenchPoint>) -> TableCell {
+    let Some(point) = point else { return TableCell::new("-", TextTone::Faint) };
     let why = point.refused.as_deref().unwrap_or("not run");
-    Cell::figure(point.jump_ns().as_ref(), why)
+    TableCell::figure(point.jump_ns().as_ref(), why)
 }
 
 /// The ratio of the larger pages on which code of one size is fastest.
-fn best_ratio(jumps: &Jumps, order: Order, size: Bytes) -> Option<&Ratio> {
+fn best_ratio(jumps: &TextBenchReport, order: JumpOrder, size: Bytes) -> Option<&TextBenchRatio> {
     let all = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
     let here = all.filter(|ratio| ratio.order == order && ratio.set_bytes == size);
     here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 /// Why a ratio may differ in the next run; empty if it is steady.
-const fn unsteady(ratio: &Ratio) -> &'static str {
+const fn unsteady(ratio: &TextBenchRatio) -> &'static str {
     match ratio.steadiness {
-        Steadiness::Steady => "",
-        Steadiness::Placement => "placement decides",
-        Steadiness::Disturbed => "others disturb",
+        RatioSteadiness::Steady => "",
+        RatioSteadiness::Placement => "placement decides",
+        RatioSteadiness::Disturbed => "others disturb",
     }
 }
 
 /// Reasons why samples of an order are missing, each once with its count.
-fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
+fn refused(jumps: &TextBenchReport, order: JumpOrder) -> Vec<(&str, u64)> {
     let of = jumps.points.iter().filter(|point| point.order == order);
     claims::reasons(of.filter_map(|point| point.refused.as_deref()))
 }
 
 /// The sentence about TLB misses.
-fn misses_text(jumps: &Jumps) -> String {
+fn misses_text(jumps: &TextBenchReport) -> String {
     match &jumps.counter {
         Fact::Missing(why) => format!("misses of the instruction TLB are not counted: {why}"),
         Fact::Known(event) => {
             let dense = jumps.dense();
             let of = |kind| {
-                let curve = jumps.curve(Order::Changing, kind, dense);
+                let curve = jumps.curve(JumpOrder::Changing, kind, dense);
                 let last = curve.into_iter().rev().find_map(|p| Some((p.set_bytes(), p.misses()?)));
                 last.map(|(size, misses)| {
                     let (misses, size) = (three_digits(misses.median), whole_size(size));
@@ -247,15 +251,15 @@ fn misses_text(jumps: &Jumps) -> String {
                 })
             };
             let all: Vec<String> =
-                kinds(jumps, Order::Changing).into_iter().filter_map(of).collect();
+                kinds(jumps, JumpOrder::Changing).into_iter().filter_map(of).collect();
             let reported = if all.is_empty() { "none counted".to_owned() } else { all.join(", ") };
             format!("{event}, in a thousand instructions: {reported}")
         }
     }
 }
 
-fn misses(jumps: &Jumps) -> Document {
-    let mut page = Document::default();
+fn misses(jumps: &TextBenchReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.hanging(&misses_text(jumps), 2);
     page
 }
@@ -264,12 +268,12 @@ fn misses(jumps: &Jumps) -> Document {
 
 /// The jumps as SVG; `caption` names the machine.
 #[must_use]
-pub fn svg(jumps: &Jumps, caption: &str) -> Picture {
-    let mut panels: Vec<Curves> =
-        Order::ALL.into_iter().rev().filter_map(|order| curves_by_size(jumps, order)).collect();
+pub fn svg(jumps: &TextBenchReport, caption: &str) -> SvgPicture {
+    let mut panels: Vec<LinePanel> =
+        JumpOrder::ALL.into_iter().rev().filter_map(|order| curves_by_size(jumps, order)).collect();
     panels.extend(by_pages(jumps));
     let mappings = counted(u64::from(jumps.repeats), "fresh mapping", "fresh mappings");
-    let lines = Lines {
+    let lines = LineChart {
         title: "What does a jump cost, by code size?".to_owned(),
         subtitle: caption.to_owned(),
         panels,
@@ -283,10 +287,13 @@ pub fn svg(jumps: &Jumps, caption: &str) -> Picture {
     lines.draw()
 }
 
-fn timed(points: Vec<&Point>, size: impl Fn(&Point) -> f64) -> Vec<(f64, Range)> {
-    let one = |point: &Point| {
+fn timed(
+    points: Vec<&TextBenchPoint>,
+    size: impl Fn(&TextBenchPoint) -> f64,
+) -> Vec<(f64, RepeatRange)> {
+    let one = |point: &TextBenchPoint| {
         let Measured { median, min, max, .. } = point.jump_ns()?;
-        Some((size(point), Range { median, least: min, most: max }))
+        Some((size(point), RepeatRange { median, least: min, most: max }))
     };
     points.into_iter().filter_map(one).collect()
 }
@@ -295,21 +302,21 @@ fn entries(tlb: &ClaimedTlb) -> f64 {
     f64::from(tlb.scaled_entries.unwrap_or(tlb.entries))
 }
 
-fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
+fn curves_by_size(jumps: &TextBenchReport, order: JumpOrder) -> Option<LinePanel> {
     let of = |kind: PageKind| {
         let curve = jumps.curve(order, kind, jumps.dense());
         let points = timed(curve, |point| point.set_bytes().0 as f64);
-        (!points.is_empty()).then(|| Series { name: kind.into_str().to_owned(), points })
+        (!points.is_empty()).then(|| LineSeries { name: kind.into_str().to_owned(), points })
     };
-    let series: Vec<Series> = PageKind::ALL.into_iter().filter_map(of).collect();
+    let series: Vec<LineSeries> = PageKind::ALL.into_iter().filter_map(of).collect();
     let page = jumps.base_page_bytes;
     let marks = jumps.serving_code(page).map(|tlb| SizeMark {
         name: format!("L{} TLB, {page} pages", tlb.level),
         size: entries(tlb) * page.bytes() as f64,
     });
-    (!series.is_empty()).then(|| Curves {
+    (!series.is_empty()).then(|| LinePanel {
         title: describe(order),
-        scale: Scale::Doubling,
+        scale: SizeScale::Doubling,
         sizes_are: "code",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns",
@@ -319,12 +326,12 @@ fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
 }
 
 /// One jump on each page against as many jumps on few huge pages; `None` if none ran.
-fn by_pages(jumps: &Jumps) -> Option<Curves> {
+fn by_pages(jumps: &TextBenchReport) -> Option<LinePanel> {
     let dense = jumps.dense();
     let mut apart: Vec<(PageKind, Bytes)> = jumps
         .points
         .iter()
-        .filter(|p| p.order == Order::Changing && p.apart_bytes > dense)
+        .filter(|p| p.order == JumpOrder::Changing && p.apart_bytes > dense)
         .map(|p| (p.pages, p.apart_bytes))
         .collect();
     apart.sort_unstable();
@@ -334,22 +341,22 @@ fn by_pages(jumps: &Jumps) -> Option<Curves> {
     }
     let few = (PageKind::Thp, dense);
     let series = apart.into_iter().chain([few]).filter_map(|(kind, distance)| {
-        let curve = jumps.curve(Order::Changing, kind, distance);
+        let curve = jumps.curve(JumpOrder::Changing, kind, distance);
         let points = timed(curve, |point| point.jumps as f64);
         let name = if distance == dense {
             "on few huge pages".to_owned()
         } else {
             format!("{}, {} apart", kind.into_str(), whole_size(distance))
         };
-        (!points.is_empty()).then_some(Series { name, points })
+        (!points.is_empty()).then_some(LineSeries { name, points })
     });
     let marks = jumps.serving_code(jumps.base_page_bytes).map(|tlb| SizeMark {
         name: format!("L{} TLB: {}", tlb.level, entries(tlb)),
         size: entries(tlb),
     });
-    Some(Curves {
-        title: format!("number of pages with one jump each, {}", Order::Changing.name()),
-        scale: Scale::Doubling,
+    Some(LinePanel {
+        title: format!("number of pages with one jump each, {}", JumpOrder::Changing.name()),
+        scale: SizeScale::Doubling,
         sizes_are: "pages",
         write: |size| format!("{size:.0}"),
         unit: "ns",

@@ -10,16 +10,18 @@
 //! Rates include set-up and tear-down, except those of single passes. If a cell did other work than
 //! requested, it shows no rate, and says what it did.
 
-use crate::bench::Short;
-use crate::bench::file::grid::{Entry, Grid, races};
-use crate::chart::{Heat, Panel, Picture};
+use crate::bench::BenchSummary;
+use crate::bench::file::grid::{RateEntry, RateGrid, races};
+use crate::chart::{HeatMap, HeatPanel, SvgPicture};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::{Style, Tone};
-use pagewise_model::bench::file::{Arm, Cell, Part, Point, Readings, Residency, Sample};
-use pagewise_model::bench::tlb::Order;
+use crate::page::ReportDocument;
+use crate::style::{TerminalStyle, TextTone};
+use pagewise_model::bench::file::{
+    CacheResidency, FileBenchPart, FileBenchReport, FileCell, FilePoint, FileSample, ReadWay,
+};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Nanos};
 
 mod explanation;
@@ -31,16 +33,16 @@ const CLAIMS: &str = "the published study (mmap against system calls, 2019): the
 
 /// The readings as terminal text.
 #[must_use]
-pub fn section(readings: &Readings, style: &Style) -> String {
+pub fn section(readings: &FileBenchReport, style: &TerminalStyle) -> String {
     document(readings, "").text(style)
 }
 
 /// The whole document on the readings; `caption` names the machine.
-pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(readings: &FileBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(readings, caption));
     for sentence in protocol(readings) {
-        page.para(&sentence, 2, Tone::Faint);
+        page.para(&sentence, 2, TextTone::Faint);
     }
     for grid in races(readings) {
         page.section(table::grid(&grid));
@@ -59,11 +61,11 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
 }
 
 /// The readings on one screen: the fastest ways with the headline's block size, and read().
-pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
+pub(crate) fn short(readings: &FileBenchReport, rows: usize) -> BenchSummary<'_> {
     let judgement = readings.judgement.as_ref();
     let block = fastest(readings).map_or_else(Bytes::default, |(_, cell)| cell.block_bytes);
     let all = || readings.points.iter();
-    Short {
+    BenchSummary {
         title: format!(
             "GiB/s once through the file, cached or cold, in blocks of {}",
             whole_size(block)
@@ -71,7 +73,7 @@ pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
         table: table::fastest(readings, block, rows),
         advice: judgement.map_or(&[], |judgement| &judgement.advice),
         claims: judgement.map_or(&[], |judgement| &judgement.claims),
-        figures: all().filter_map(Point::rate_gib_per_s).collect(),
+        figures: all().filter_map(FilePoint::rate_gib_per_s).collect(),
         refusals: all().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: Vec::new(),
     }
@@ -80,12 +82,12 @@ pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
 /// Every process as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
 /// cell without samples has one line with the reason. `refused_why` also reports what the ledger shows.
 #[must_use]
-pub fn csv(readings: &Readings) -> String {
+pub fn csv(readings: &FileBenchReport) -> String {
     let header = "part,arm,block_bytes,order,residency,passes,fresh,offset_bytes,threads,span_bytes,\
                   refused_why,repeat,place,total_ns,set_up_ns,use_ns,last_pass_ns,tear_down_ns,user_ns,sys_ns,\
                   calls,minor_faults,major_faults,device_bytes,read_bytes,blocks,distinct_blocks,checksum,\
                   mapped_before_bytes,file_pages,before_pages,after_pages,proof_ns";
-    let point = |(at, point): (usize, &Point)| {
+    let point = |(at, point): (usize, &FilePoint)| {
         let refusal = readings.judgement.as_ref().and_then(|judgement| judgement.refusal(at));
         let cell = &point.cell;
         let lead = vec![
@@ -106,7 +108,7 @@ pub fn csv(readings: &Readings) -> String {
     samples(header, readings.points.iter().enumerate().map(point))
 }
 
-fn numbers(sample: &Sample) -> Vec<String> {
+fn numbers(sample: &FileSample) -> Vec<String> {
     let (ledger, proof) = (&sample.ledger, &sample.proof);
     let numbers = [
         Some(u64::from(sample.repeat)),
@@ -137,12 +139,12 @@ fn numbers(sample: &Sample) -> Vec<String> {
 
 /// Cells without a figure whose way has one elsewhere, and cells with fewer repeats than requested. `None` if
 /// there are no such cells. A way without any figure is not available here.
-fn incomplete(readings: &Readings) -> Option<String> {
+fn incomplete(readings: &FileBenchReport) -> Option<String> {
     let points = &readings.points;
     let is_read = |arm| points.iter().any(|p| p.cell.arm == arm && !p.samples.is_empty());
-    let asked = |point: &Point| match point.cell.residency {
-        Residency::Warm => readings.repeats as usize,
-        Residency::Cold => readings.cold_repeats as usize,
+    let asked = |point: &FilePoint| match point.cell.residency {
+        CacheResidency::Warm => readings.repeats as usize,
+        CacheResidency::Cold => readings.cold_repeats as usize,
     };
     let empty = points.iter().filter(|p| p.samples.is_empty() && is_read(p.cell.arm)).count();
     let few = points.iter().filter(|p| (1..asked(p)).contains(&p.samples.len())).count();
@@ -153,7 +155,7 @@ fn incomplete(readings: &Readings) -> Option<String> {
 }
 
 /// The rate of a point that did the requested work, with its cell.
-fn rated(readings: &Readings, (at, point): (usize, &Point)) -> Option<(f64, Cell)> {
+fn rated(readings: &FileBenchReport, (at, point): (usize, &FilePoint)) -> Option<(f64, FileCell)> {
     let judgement = readings.judgement.as_ref();
     let is_whole = judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
     let rate = point.rate_gib_per_s().filter(|_| is_whole)?;
@@ -161,30 +163,33 @@ fn rated(readings: &Readings, (at, point): (usize, &Point)) -> Option<(f64, Cell
 }
 
 /// The fastest reading.
-fn fastest(readings: &Readings) -> Option<(f64, Cell)> {
+fn fastest(readings: &FileBenchReport) -> Option<(f64, FileCell)> {
     // The most common use comes first.
-    let rank = |cell: &Cell| (cell.residency == Residency::Warm, cell.order == Order::Sequential);
-    let by =
-        |a: &(f64, Cell), b: &(f64, Cell)| rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0));
-    readings.part(Part::Blocks).filter_map(|one| rated(readings, one)).max_by(by)
+    let rank = |cell: &FileCell| {
+        (cell.residency == CacheResidency::Warm, cell.order == AccessOrder::Sequential)
+    };
+    let by = |a: &(f64, FileCell), b: &(f64, FileCell)| {
+        rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0))
+    };
+    readings.part(FileBenchPart::Blocks).filter_map(|one| rated(readings, one)).max_by(by)
 }
 
 /// The verdict on all readings in one sentence, which begins with what is missing.
-pub(crate) fn headline(readings: &Readings) -> String {
+pub(crate) fn headline(readings: &FileBenchReport) -> String {
     let first =
         incomplete(readings).map_or_else(String::new, |text| format!("incomplete ({text}): "));
     let Some((rate, cell)) = fastest(readings) else {
         return format!("{first}no way to read the file has a figure");
     };
-    let read = readings.find(&cell.by(Arm::Read));
+    let read = readings.find(&cell.by(ReadWay::Read));
     let than = match read.and_then(|read| rated(readings, read)) {
         Some((read, _)) if read < rate => format!(", read() {} GiB/s", three_digits(read)),
-        None if cell.arm != Arm::Read => ", read() was not measured there".to_owned(),
+        None if cell.arm != ReadWay::Read => ", read() was not measured there".to_owned(),
         _ => String::new(),
     };
     let cached =
-        if cell.residency == Residency::Warm { "a cached file" } else { "an uncached file" };
-    let order = if cell.order == Order::Sequential { "in order" } else { "at random" };
+        if cell.residency == CacheResidency::Warm { "a cached file" } else { "an uncached file" };
+    let order = if cell.order == AccessOrder::Sequential { "in order" } else { "at random" };
     format!(
         "{first}{cached}, once, {order}, in blocks of {}: {} gives {} GiB/s{than}",
         whole_size(cell.block_bytes),
@@ -194,7 +199,7 @@ pub(crate) fn headline(readings: &Readings) -> String {
 }
 
 /// What the file is, how cells were read, and what proves their state.
-fn protocol(readings: &Readings) -> Vec<String> {
+fn protocol(readings: &FileBenchReport) -> Vec<String> {
     let source = &readings.source;
     let file = match (&source.path, &source.directory, source.written_in_bytes) {
         (Some(path), ..) => format!("The file `{path}`, {}", source.size_bytes),
@@ -225,8 +230,8 @@ fn protocol(readings: &Readings) -> Vec<String> {
 }
 
 /// What the proofs showed, and their cost.
-fn proof(readings: &Readings) -> Option<String> {
-    let took = |point: &Point| -> Vec<f64> {
+fn proof(readings: &FileBenchReport) -> Option<String> {
+    let took = |point: &FilePoint| -> Vec<f64> {
         let gib = readings.source.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
         point
             .samples
@@ -237,7 +242,7 @@ fn proof(readings: &Readings) -> Option<String> {
     let all: Vec<f64> = readings
         .points
         .iter()
-        .filter(|point| point.cell.residency == Residency::Warm)
+        .filter(|point| point.cell.residency == CacheResidency::Warm)
         .flat_map(took)
         .collect();
     let median = pagewise_model::measured::median(&all)?;
@@ -257,8 +262,8 @@ fn proof(readings: &Readings) -> Option<String> {
 
 /// The readings as SVG; `caption` names the machine.
 #[must_use]
-pub fn svg(readings: &Readings, caption: &str) -> Picture {
-    let heat = Heat {
+pub fn svg(readings: &FileBenchReport, caption: &str) -> SvgPicture {
+    let heat = HeatMap {
         title: "Which way to read a file is fastest?".to_owned(),
         subtitle: caption.to_owned(),
         unit: "GiB/s",
@@ -270,17 +275,17 @@ pub fn svg(readings: &Readings, caption: &str) -> Picture {
     heat.draw()
 }
 
-fn panel(grid: Grid) -> Panel {
-    let value = |entry: Entry| match entry {
-        Entry::Rate(rate) => Ok(rate.median),
-        Entry::Refused(why) => Err(format!("refused: {why}")),
-        Entry::Missing(why) => Err(why),
-        Entry::Empty => Err("not requested".to_owned()),
+fn panel(grid: RateGrid) -> HeatPanel {
+    let value = |entry: RateEntry| match entry {
+        RateEntry::Rate(rate) => Ok(rate.median),
+        RateEntry::Refused(why) => Err(format!("refused: {why}")),
+        RateEntry::Missing(why) => Err(why),
+        RateEntry::Empty => Err("not requested".to_owned()),
     };
     let (rows, cells) = grid
         .rows
         .into_iter()
         .map(|(name, entries)| (name, entries.into_iter().map(value).collect()))
         .unzip();
-    Panel { title: grid.title, columns: grid.columns, rows, cells }
+    HeatPanel { title: grid.title, columns: grid.columns, rows, cells }
 }

@@ -2,9 +2,10 @@
 //! host's part, a shared pool.
 
 use crate::number::{count, percent, three_digits};
-use crate::page::Document;
+use crate::page::ReportDocument;
 use pagewise_model::bench::memory::{
-    FirstTouch, Host, Part, Point, Populated, Pressure, SharedPool, Split, Way,
+    HostBackingCost, HugePageSplit, MemoryBenchPhase, MemoryBenchPoint, MemoryBenchReport,
+    MemoryBenchWay, PopulatePressure, PopulatedFile, SharedPool,
 };
 use pagewise_model::{Fact, PageSize};
 
@@ -12,8 +13,8 @@ use pagewise_model::{Fact, PageSize};
 const UNDISTURBED: f64 = 0.9;
 
 /// All findings as terminal text.
-pub(super) fn section(touches: &FirstTouch) -> Document {
-    let mut page = Document::default();
+pub(super) fn section(touches: &MemoryBenchReport) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("what else was found");
     for (label, text) in all(touches) {
         page.item(label, &text);
@@ -22,13 +23,13 @@ pub(super) fn section(touches: &FirstTouch) -> Document {
 }
 
 /// A label and the sentence for each finding.
-pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
+pub(super) fn all(touches: &MemoryBenchReport) -> Vec<(&'static str, String)> {
     let base = touches.base_page_bytes;
     let mut all = Vec::new();
     for point in touches.points.iter().filter(|p| p.every_pages > 1) {
         all.extend(waste(point, base).map(|text| ("waste", text)));
     }
-    let of_host = |part: &Host| ("host", host(part, base));
+    let of_host = |part: &HostBackingCost| ("host", host(part, base));
     all.extend(touches.host.iter().map(of_host));
     all.extend(disturbed(touches).map(|text| ("others", text)));
     all.push(("split", split(&touches.split)));
@@ -38,9 +39,9 @@ pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
 }
 
 /// Whether others used the CPU: a thread that only touches memory waits for nothing else.
-fn disturbed(touches: &FirstTouch) -> Option<String> {
-    let point = touches.plain(Way::OnDemand)?;
-    let share = point.cpu_page_ns()? / point.page_ns(Part::Whole)?.median;
+fn disturbed(touches: &MemoryBenchReport) -> Option<String> {
+    let point = touches.plain(MemoryBenchWay::OnDemand)?;
+    let share = point.cpu_page_ns()? / point.page_ns(MemoryBenchPhase::Whole)?.median;
     (share < UNDISTURBED).then(|| {
         format!(
             "only {} of the on-demand time was CPU time: other programs used this CPU, so the figures are too high. Run again on a quiet machine.",
@@ -49,8 +50,8 @@ fn disturbed(touches: &FirstTouch) -> Option<String> {
     })
 }
 
-fn waste(point: &Point, base: PageSize) -> Option<String> {
-    let whole = point.page_ns(Part::Whole)?;
+fn waste(point: &MemoryBenchPoint, base: PageSize) -> Option<String> {
+    let whole = point.page_ns(MemoryBenchPhase::Whole)?;
     Some(format!(
         "{}: one page in {} is used, {} of {} is mapped in vain; {} ns for each used page",
         point.way.label(),
@@ -61,7 +62,7 @@ fn waste(point: &Point, base: PageSize) -> Option<String> {
     ))
 }
 
-fn host(part: &Host, base: PageSize) -> String {
+fn host(part: &HostBackingCost, base: PageSize) -> String {
     let pages = if part.is_huge { "huge pages" } else { "base pages" };
     let touched = format!(
         "{} of {} chunks of {} touched beforehand on {pages}",
@@ -79,7 +80,7 @@ fn host(part: &Host, base: PageSize) -> String {
     }
 }
 
-fn split(split: &Fact<Split>) -> String {
+fn split(split: &Fact<HugePageSplit>) -> String {
     match split {
         Fact::Missing(why) => format!("no huge page was split: {why}"),
         Fact::Known(split) => format!(
@@ -95,14 +96,14 @@ fn split(split: &Fact<Split>) -> String {
     }
 }
 
-fn pressed(pressure: &Fact<Pressure>) -> String {
+fn pressed(pressure: &Fact<PopulatePressure>) -> String {
     let all = match pressure {
         Fact::Missing(why) => {
             return format!("no mapping was populated under a memory limit: {why}");
         }
         Fact::Known(all) => all,
     };
-    let times = |found: &Populated| {
+    let times = |found: &PopulatedFile| {
         format!("{} to populate it and {} to read it", found.setup_ns, found.touch_ns)
     };
     format!(

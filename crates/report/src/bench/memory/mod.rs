@@ -8,14 +8,19 @@
 //!
 //! All times are nanoseconds for each used base page. Refusals are listed under their table.
 
-use crate::bench::Short;
-use crate::chart::{Bars, Group, Picture, Range, Row, Segment, Stack, Stacks};
-use crate::claims::{self, Lacking};
+use crate::bench::BenchSummary;
+use crate::chart::{
+    BarChart, BarGroup, BarRow, RepeatRange, StackedChart, StackedRow, StackedSegment, SvgPicture,
+};
+use crate::claims::{self, MissingCapability};
 use crate::csv::{known, samples};
 use crate::number::{change, counted, ratio_text, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::Style;
-use pagewise_model::bench::memory::{FirstTouch, Part, Point, Ratio, Sample, Unavailable, Way};
+use crate::page::ReportDocument;
+use crate::style::TerminalStyle;
+use pagewise_model::bench::memory::{
+    MemoryBenchPhase, MemoryBenchPoint, MemoryBenchRatio, MemoryBenchReport, MemoryBenchSample,
+    MemoryBenchWay, Unavailable,
+};
 
 mod findings;
 mod table;
@@ -25,13 +30,13 @@ const LACKING: &str = "ways that are not available here";
 
 /// First touches as terminal text.
 #[must_use]
-pub fn section(touches: &FirstTouch, style: &Style) -> String {
+pub fn section(touches: &MemoryBenchReport, style: &TerminalStyle) -> String {
     document(touches, "").text(style)
 }
 
 /// The whole document on first touches; `caption` names the machine.
-pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(touches: &MemoryBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(touches, caption));
     page.figure(parts(touches));
     page.append(table::times(touches));
@@ -47,15 +52,15 @@ pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
 }
 
 /// First touches on one screen: the best ways of each kind beside their baselines.
-pub(crate) fn short(touches: &FirstTouch, rows: usize) -> Short<'_> {
+pub(crate) fn short(touches: &MemoryBenchReport, rows: usize) -> BenchSummary<'_> {
     let judgement = touches.judgement.as_ref();
     let all = || touches.points.iter();
-    Short {
+    BenchSummary {
         title: format!("{}; ratios to the row without one above", table::title(touches)),
         table: table::best(touches, rows),
         advice: judgement.map_or(&[], |judgement| &judgement.advice),
         claims: judgement.map_or(&[], |judgement| &judgement.claims),
-        figures: all().filter_map(|point| point.page_ns(Part::Whole)).collect(),
+        figures: all().filter_map(|point| point.page_ns(MemoryBenchPhase::Whole)).collect(),
         refusals: all().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: lacking(touches).into_iter().map(|one| one.label).collect(),
     }
@@ -64,10 +69,10 @@ pub(crate) fn short(touches: &FirstTouch, rows: usize) -> Short<'_> {
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
 /// was not measured. A point without samples has one line with the reason.
 #[must_use]
-pub fn csv(touches: &FirstTouch) -> String {
+pub fn csv(touches: &MemoryBenchReport) -> String {
     let header = "way,every_pages,threads,mapped_bytes,used_pages,page_bytes,expected_faults,refused,repeat,\
                   place,setup_ns,touch_ns,teardown_ns,cpu_ns,page_ns,setup_faults,touch_faults,resident_bytes";
-    let point = |point: &Point| {
+    let point = |point: &MemoryBenchPoint| {
         let lead = vec![
             point.way.label(),
             point.every_pages.to_string(),
@@ -78,7 +83,7 @@ pub fn csv(touches: &FirstTouch) -> String {
             known(point.expected_faults.known()),
             known(point.refused.as_ref()),
         ];
-        let sample = |sample: &Sample| {
+        let sample = |sample: &MemoryBenchSample| {
             vec![
                 sample.repeat.to_string(),
                 sample.place.to_string(),
@@ -86,7 +91,7 @@ pub fn csv(touches: &FirstTouch) -> String {
                 sample.touch_ns.0.to_string(),
                 sample.teardown_ns.0.to_string(),
                 sample.cpu_ns.0.to_string(),
-                format!("{:.2}", point.page_ns_of(sample, Part::Whole)),
+                format!("{:.2}", point.page_ns_of(sample, MemoryBenchPhase::Whole)),
                 sample.setup_faults.to_string(),
                 sample.touch_faults.to_string(),
                 known(sample.resident_bytes.known().map(|bytes| bytes.0)),
@@ -98,15 +103,18 @@ pub fn csv(touches: &FirstTouch) -> String {
 }
 
 /// The verdict on all ways in one sentence.
-pub(crate) fn headline(touches: &FirstTouch) -> String {
-    let demand = touches.plain(Way::OnDemand).and_then(|point| point.page_ns(Part::Whole));
+pub(crate) fn headline(touches: &MemoryBenchReport) -> String {
+    let demand = touches
+        .plain(MemoryBenchWay::OnDemand)
+        .and_then(|point| point.page_ns(MemoryBenchPhase::Whole));
     let Some(demand) = demand else {
         return "first touches: nothing was measured on demand".to_owned();
     };
     let page = touches.base_page_bytes;
-    let own =
-        |r: &&Ratio| r.way.baseline() == Way::OnDemand && (r.every_pages, r.threads) == (1, 1);
-    let proven = |r: &&Ratio| r.interval.known().is_some_and(|(_, high)| *high < 1.0);
+    let own = |r: &&MemoryBenchRatio| {
+        r.way.baseline() == MemoryBenchWay::OnDemand && (r.every_pages, r.threads) == (1, 1)
+    };
+    let proven = |r: &&MemoryBenchRatio| r.interval.known().is_some_and(|(_, high)| *high < 1.0);
     let ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
     let best = ratios.filter(own).filter(proven).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let rest = best.map_or_else(
@@ -117,44 +125,47 @@ pub(crate) fn headline(touches: &FirstTouch) -> String {
 }
 
 /// The points of each baseline, with a title.
-fn groups(touches: &FirstTouch) -> Vec<(&'static str, Vec<&Point>)> {
-    let of = |baseline: Way| {
+fn groups(touches: &MemoryBenchReport) -> Vec<(&'static str, Vec<&MemoryBenchPoint>)> {
+    let of = |baseline: MemoryBenchWay| {
         let points = touches.points.iter().filter(move |p| p.threads == 1);
-        points.filter(|p| p.way.baseline() == baseline).collect::<Vec<&Point>>()
+        points.filter(|p| p.way.baseline() == baseline).collect::<Vec<&MemoryBenchPoint>>()
     };
     let groups = [
-        ("own memory", of(Way::OnDemand)),
-        ("a cached file", of(Way::FileFaultAround)),
-        ("after a fork", of(Way::ForkCow)),
+        ("own memory", of(MemoryBenchWay::OnDemand)),
+        ("a cached file", of(MemoryBenchWay::FileFaultAround)),
+        ("after a fork", of(MemoryBenchWay::ForkCow)),
     ];
     groups.into_iter().filter(|(_, points)| !points.is_empty()).collect()
 }
 
 /// The ratio of a point to its baseline.
-fn ratio<'a>(touches: &'a FirstTouch, point: &Point) -> Option<&'a Ratio> {
+fn ratio<'a>(
+    touches: &'a MemoryBenchReport,
+    point: &MemoryBenchPoint,
+) -> Option<&'a MemoryBenchRatio> {
     let mut ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
     ratios.find(|r| point.is(r.way, r.every_pages, r.threads))
 }
 
 /// The ratio as text; empty for a baseline.
-fn ratio_of(touches: &FirstTouch, point: &Point) -> String {
+fn ratio_of(touches: &MemoryBenchReport, point: &MemoryBenchPoint) -> String {
     ratio(touches, point).map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
 /// Ways that are not available; those with the same reason and remedy together.
-fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
-    let mut all: Vec<Lacking<'_>> = Vec::new();
+fn lacking(touches: &MemoryBenchReport) -> Vec<MissingCapability<'_>> {
+    let mut all: Vec<MissingCapability<'_>> = Vec::new();
     for Unavailable { way, why, next } in &touches.unavailable {
         match all.iter_mut().find(|other| other.why == why && other.next == next) {
             Some(other) => other.label.push_str(&format!(", {}", way.label())),
-            None => all.push(Lacking { label: way.label(), why, next }),
+            None => all.push(MissingCapability { label: way.label(), why, next }),
         }
     }
     all
 }
 
 /// A description of how the mappings were made.
-pub(crate) fn protocol(touches: &FirstTouch) -> String {
+pub(crate) fn protocol(touches: &MemoryBenchReport) -> String {
     format!(
         "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} of memory ({})",
         counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings"),
@@ -169,15 +180,18 @@ pub(crate) fn protocol(touches: &FirstTouch) -> String {
 // The charts: every way as a bar, and the parts of each.
 
 /// The parts of a stack, with their colour classes.
-const PARTS: [(Part, &str); 3] =
-    [(Part::Setup, "pw-s0"), (Part::Touch, "pw-s1"), (Part::Teardown, "pw-s2")];
+const PARTS: [(MemoryBenchPhase, &str); 3] = [
+    (MemoryBenchPhase::Setup, "pw-s0"),
+    (MemoryBenchPhase::Touch, "pw-s1"),
+    (MemoryBenchPhase::Teardown, "pw-s2"),
+];
 
 /// All ways as SVG; `caption` names the machine.
 #[must_use]
-pub fn svg(touches: &FirstTouch, caption: &str) -> Picture {
+pub fn svg(touches: &MemoryBenchReport, caption: &str) -> SvgPicture {
     let base = touches.base_page_bytes;
     let mappings = counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings");
-    let bars = Bars {
+    let bars = BarChart {
         title: "What does a page cost before first use?".to_owned(),
         subtitle: caption.to_owned(),
         unit: "ns",
@@ -193,28 +207,28 @@ pub fn svg(touches: &FirstTouch, caption: &str) -> Picture {
     bars.draw()
 }
 
-fn all_groups(touches: &FirstTouch) -> Vec<Group> {
-    let mut all: Vec<Group> = groups(touches)
+fn all_groups(touches: &MemoryBenchReport) -> Vec<BarGroup> {
+    let mut all: Vec<BarGroup> = groups(touches)
         .into_iter()
         .map(|(title, points)| group(title, "by one thread", &points))
         .collect();
-    let several: Vec<&Point> = touches.points.iter().filter(|p| p.threads > 1).collect();
+    let several: Vec<&MemoryBenchPoint> = touches.points.iter().filter(|p| p.threads > 1).collect();
     if !several.is_empty() {
         all.push(group("own memory", "by several threads, wall time of all", &several));
     }
     all
 }
 
-fn group(title: &str, detail: &str, points: &[&Point]) -> Group {
-    let row = |point: &&Point| Row {
+fn group(title: &str, detail: &str, points: &[&MemoryBenchPoint]) -> BarGroup {
+    let row = |point: &&MemoryBenchPoint| BarRow {
         label: point.label(),
         series: 0,
-        value: match point.page_ns(Part::Whole) {
-            Some(ns) => Ok(Range { median: ns.median, least: ns.min, most: ns.max }),
+        value: match point.page_ns(MemoryBenchPhase::Whole) {
+            Some(ns) => Ok(RepeatRange { median: ns.median, least: ns.min, most: ns.max }),
             None => Err(point.refused.clone().unwrap_or_else(|| "no mapping".to_owned())),
         },
     };
-    Group {
+    BarGroup {
         title: title.to_owned(),
         detail: detail.to_owned(),
         rows: points.iter().map(row).collect(),
@@ -222,9 +236,9 @@ fn group(title: &str, detail: &str, points: &[&Point]) -> Group {
 }
 
 /// The parts of each way's time with one thread.
-fn parts(touches: &FirstTouch) -> Picture {
+fn parts(touches: &MemoryBenchReport) -> SvgPicture {
     let points = touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty());
-    let stacks = Stacks {
+    let stacks = StackedChart {
         title: "Where the time of each way goes".to_owned(),
         subtitle: "Shares of each way's time; the total is at the end".to_owned(),
         names: PARTS.map(|(part, class)| (part.into_str(), class)).to_vec(),
@@ -233,13 +247,15 @@ fn parts(touches: &FirstTouch) -> Picture {
     stacks.draw()
 }
 
-fn stack(point: &Point) -> Stack {
-    let segment = |(name, (part, _)): (usize, &(Part, &str))| {
+fn stack(point: &MemoryBenchPoint) -> StackedRow {
+    let segment = |(name, (part, _)): (usize, &(MemoryBenchPhase, &str))| {
         let ns = point.page_ns(*part)?.median;
-        Some(Segment { name, value: ns, hover: format!("{} ns", three_digits(ns)) })
+        Some(StackedSegment { name, value: ns, hover: format!("{} ns", three_digits(ns)) })
     };
-    let whole = point.page_ns(Part::Whole).map_or_else(String::new, |ns| three_digits(ns.median));
-    Stack {
+    let whole = point
+        .page_ns(MemoryBenchPhase::Whole)
+        .map_or_else(String::new, |ns| three_digits(ns.median));
+    StackedRow {
         label: point.label(),
         segments: PARTS.iter().enumerate().filter_map(segment).collect(),
         total: format!("{whole} ns"),

@@ -6,15 +6,17 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the cost of a call per page, over its size.
 
-use crate::bench::Short;
-use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
-use crate::claims::{self, Lacking};
+use crate::bench::BenchSummary;
+use crate::chart::{LineChart, LinePanel, LineSeries, RepeatRange, SizeScale, SvgPicture};
+use crate::claims::{self, MissingCapability};
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::{Style, Tone};
-use crate::table::{Align, Cell, Table};
-use pagewise_model::bench::pin::{Judgement, MissingWay, Pins, Point, Price, Sample, Share, Way};
+use crate::page::ReportDocument;
+use crate::style::{TerminalStyle, TextTone};
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
+use pagewise_model::bench::pin::{
+    MissingWay, PinBenchReport, PinJudgement, PinPoint, PinPrice, PinSample, PinShare, PinWay,
+};
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
 
@@ -24,18 +26,18 @@ const LACKING: &str = "not available here";
 
 /// Pinning as terminal text.
 #[must_use]
-pub fn section(pins: &Pins, style: &Style) -> String {
+pub fn section(pins: &PinBenchReport, style: &TerminalStyle) -> String {
     document(pins, "").text(style)
 }
 
 /// The whole document on pinning; `caption` names the machine.
-pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(pins: &PinBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(pins, caption));
     if let Some(judgement) = &pins.judgement {
         page.append(prices(pins, judgement));
     }
-    for way in Way::ALL {
+    for way in PinWay::ALL {
         page.section(calls(pins, way));
     }
     if let Some(judgement) = &pins.judgement {
@@ -50,14 +52,15 @@ pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
 }
 
 /// Pinning on one screen: the prices.
-pub(crate) fn short(pins: &Pins, rows: usize) -> Short<'_> {
+pub(crate) fn short(pins: &PinBenchReport, rows: usize) -> BenchSummary<'_> {
     let judgement = pins.judgement.as_ref();
-    Short {
+    BenchSummary {
         title: title(pins),
-        table: judgement.map_or_else(|| Table::new(&[]), |judgement| price_table(judgement, rows)),
+        table: judgement
+            .map_or_else(|| ReportTable::new(&[]), |judgement| price_table(judgement, rows)),
         advice: judgement.map_or(&[], |judgement| &judgement.advice),
         claims: judgement.map_or(&[], |judgement| &judgement.claims),
-        figures: pins.points.iter().filter_map(Point::whole_ns).collect(),
+        figures: pins.points.iter().filter_map(PinPoint::whole_ns).collect(),
         refusals: pins.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: lacking(pins).map(|one| one.label).collect(),
     }
@@ -66,10 +69,10 @@ pub(crate) fn short(pins: &Pins, rows: usize) -> Short<'_> {
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
 /// point without samples has one line with the reason.
 #[must_use]
-pub fn csv(pins: &Pins) -> String {
+pub fn csv(pins: &PinBenchReport) -> String {
     let header =
         "way,pages,size_bytes,page_bytes,refused,repeat,place,call_ns,release_ns,within_share";
-    let sample = |s: &Sample| {
+    let sample = |s: &PinSample| {
         vec![
             s.repeat.to_string(),
             s.place.to_string(),
@@ -78,7 +81,7 @@ pub fn csv(pins: &Pins) -> String {
             format!("{:.4}", s.within_share),
         ]
     };
-    let point = |point: &Point| {
+    let point = |point: &PinPoint| {
         let lead = vec![
             point.way.into_str().to_owned(),
             point.pages.into_str().to_owned(),
@@ -92,14 +95,14 @@ pub fn csv(pins: &Pins) -> String {
 }
 
 /// The verdict in one sentence.
-pub(crate) fn headline(pins: &Pins) -> String {
+pub(crate) fn headline(pins: &PinBenchReport) -> String {
     let judgement = pins.judgement.as_ref();
-    let prices: &[Price] = judgement.map_or(&[], |judgement| &judgement.prices);
+    let prices: &[PinPrice] = judgement.map_or(&[], |judgement| &judgement.prices);
     let page_ns = |way, pages| {
         let price = prices.iter().find(|p| (p.way, p.pages) == (way, pages))?;
         price.page_ns.known().map(|ns| ns.median)
     };
-    let ways = [Way::Vmsplice, Way::Register, Way::ReadOwn, Way::GupTest];
+    let ways = [PinWay::Vmsplice, PinWay::Register, PinWay::ReadOwn, PinWay::GupTest];
     let known = ways.into_iter().find_map(|way| Some((way, page_ns(way, PageKind::Base)?)));
     let Some((way, base)) = known else {
         return "pinning: no price could be found on base pages".to_owned();
@@ -117,7 +120,7 @@ pub(crate) fn headline(pins: &Pins) -> String {
 }
 
 /// How the figures were obtained.
-pub(crate) fn protocol(pins: &Pins) -> String {
+pub(crate) fn protocol(pins: &PinBenchReport) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}) on CPU {}; pieces go in turn through \
          {} of memory",
@@ -129,7 +132,7 @@ pub(crate) fn protocol(pins: &Pins) -> String {
 }
 
 /// What a price measures.
-fn meaning(way: Way) -> String {
+fn meaning(way: PinWay) -> String {
     match way.without() {
         Some(without) => format!("beyond {}", without.name()),
         None => "all of it".to_owned(),
@@ -137,42 +140,43 @@ fn meaning(way: Way) -> String {
 }
 
 /// What the prices measure.
-fn title(pins: &Pins) -> String {
+fn title(pins: &PinBenchReport) -> String {
     format!("ns to pin and release, for each {} and for each call", pins.base_page_bytes)
 }
 
-fn prices(pins: &Pins, judgement: &Judgement) -> Document {
-    let mut page = Document::default();
+fn prices(pins: &PinBenchReport, judgement: &PinJudgement) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading(&title(pins));
-    page.para(&protocol(pins), 2, Tone::Faint);
+    page.para(&protocol(pins), 2, TextTone::Faint);
     page.table(price_table(judgement, judgement.prices.len()));
     for price in &judgement.prices {
         if let Some(why) = price.page_ns.reason() {
             let who = format!("{} on {}", price.way.into_str(), price.pages.name());
-            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
+            page.para(&format!("{who}: {why}"), 2, TextTone::Faint);
         }
     }
-    for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
+    for way in PinWay::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way))
+    {
         let text = format!("{}: {}, {}", way.into_str(), way.name(), meaning(way));
-        page.para(&text, 2, Tone::Faint);
+        page.para(&text, 2, TextTone::Faint);
     }
     page
 }
 
 /// The first `rows` prices.
-fn price_table(judgement: &Judgement, rows: usize) -> Table {
-    let mut table = Table::new(&[
-        ("way", Align::Left),
-        ("pages", Align::Left),
-        ("a page", Align::Decimal),
-        ("spread", Align::Left),
-        ("total, of base", Align::Left),
-        ("a call", Align::Decimal),
-        ("spread", Align::Left),
+fn price_table(judgement: &PinJudgement, rows: usize) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("way", ColumnAlignment::Left),
+        ("pages", ColumnAlignment::Left),
+        ("a page", ColumnAlignment::Decimal),
+        ("spread", ColumnAlignment::Left),
+        ("total, of base", ColumnAlignment::Left),
+        ("a call", ColumnAlignment::Decimal),
+        ("spread", ColumnAlignment::Left),
     ]);
     for price in judgement.prices.iter().take(rows) {
-        let [page_ns, page_range] = Cell::with_range(&price.page_ns);
-        let [call_ns, call_range] = Cell::with_range(&price.call_ns);
+        let [page_ns, page_range] = TableCell::with_range(&price.page_ns);
+        let [call_ns, call_range] = TableCell::with_range(&price.call_ns);
         table.row(vec![
             price.way.into_str().into(),
             price.pages.into_str().into(),
@@ -187,19 +191,19 @@ fn price_table(judgement: &Judgement, rows: usize) -> Table {
 }
 
 /// A price's ratio to that on base pages, as text; empty without a ratio.
-fn ratio(judgement: &Judgement, price: &Price) -> String {
+fn ratio(judgement: &PinJudgement, price: &PinPrice) -> String {
     let ratio = judgement.ratios.iter().find(|r| (r.way, r.pages) == (price.way, price.pages));
     ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
 /// The kinds of pages that were requested for a way.
-fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
+fn kinds(pins: &PinBenchReport, way: PinWay) -> Vec<PageKind> {
     let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
 
 /// The sizes of a way on any kind of page.
-fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
+fn sizes(pins: &PinBenchReport, way: PinWay) -> Vec<Bytes> {
     let of = pins.points.iter().filter(|point| point.way == way).map(|point| point.size_bytes);
     let mut sizes: Vec<Bytes> = of.collect();
     sizes.sort_unstable();
@@ -208,37 +212,42 @@ fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
 }
 
 /// The cost of one way by size: a call with its release.
-fn calls(pins: &Pins, way: Way) -> Document {
+fn calls(pins: &PinBenchReport, way: PinWay) -> ReportDocument {
     let kinds = kinds(pins, way);
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     if kinds.is_empty() {
         return page;
     }
     page.heading(&format!("ns for each call, {}", way.name()));
-    let mut columns = vec![("size", Align::Right)];
+    let mut columns = vec![("size", ColumnAlignment::Right)];
     for kind in &kinds {
-        columns.extend([(kind.into_str(), Align::Decimal), ("spread", Align::Left)]);
+        columns.extend([
+            (kind.into_str(), ColumnAlignment::Decimal),
+            ("spread", ColumnAlignment::Left),
+        ]);
     }
-    let mut table = Table::new(&columns);
+    let mut table = ReportTable::new(&columns);
     for size in sizes(pins, way) {
-        let mut row = vec![Cell::from(whole_size(size))];
+        let mut row = vec![TableCell::from(whole_size(size))];
         for kind in &kinds {
             let point = pins.find(way, *kind, size);
             let why = point.and_then(|point| point.refused.as_deref()).unwrap_or("not measured");
-            let whole = point.and_then(Point::whole_ns);
-            row.extend(Cell::with_range(&whole.map_or_else(|| Fact::missing(why), Fact::Known)));
+            let whole = point.and_then(PinPoint::whole_ns);
+            row.extend(TableCell::with_range(
+                &whole.map_or_else(|| Fact::missing(why), Fact::Known),
+            ));
         }
         table.row(row);
     }
     page.table(table);
     for why in refusals(pins, way) {
-        page.para(&why, 2, Tone::Faint);
+        page.para(&why, 2, TextTone::Faint);
     }
     page
 }
 
 /// Reasons why samples of a way are missing, each once with its kinds of pages.
-fn refusals(pins: &Pins, way: Way) -> Vec<String> {
+fn refusals(pins: &PinBenchReport, way: PinWay) -> Vec<String> {
     let refused = pins.points.iter().filter(|point| point.way == way);
     let reported = refused.filter_map(|point| {
         let why = point.refused.as_deref()?;
@@ -250,26 +259,26 @@ fn refusals(pins: &Pins, way: Way) -> Vec<String> {
     all
 }
 
-fn shares(shares: &[Share]) -> Document {
-    let mut page = Document::default();
+fn shares(shares: &[PinShare]) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if shares.is_empty() {
         return page;
     }
     page.heading("share of pinning in a transfer by vmsplice and splice");
-    let mut table = Table::new(&[
-        ("pages", Align::Left),
-        ("size", Align::Right),
-        ("of the call", Align::Right),
-        ("of the transfer", Align::Right),
-        ("GiB/s, one thread", Align::Decimal),
-        ("spread", Align::Left),
+    let mut table = ReportTable::new(&[
+        ("pages", ColumnAlignment::Left),
+        ("size", ColumnAlignment::Right),
+        ("of the call", ColumnAlignment::Right),
+        ("of the transfer", ColumnAlignment::Right),
+        ("GiB/s, one thread", ColumnAlignment::Decimal),
+        ("spread", ColumnAlignment::Left),
     ]);
     for share in shares {
         let part = |fact: &Fact<f64>| match fact {
-            Fact::Known(share) => Cell::from(percent(*share)),
-            Fact::Missing(why) => Cell::new("-", Tone::Faint).hover(why),
+            Fact::Known(share) => TableCell::from(percent(*share)),
+            Fact::Missing(why) => TableCell::new("-", TextTone::Faint).hover(why),
         };
-        let [rate, range] = Cell::with_range(&share.transfer_gib_per_s);
+        let [rate, range] = TableCell::with_range(&share.transfer_gib_per_s);
         table.row(vec![
             share.pages.into_str().into(),
             whole_size(share.size_bytes).into(),
@@ -284,14 +293,14 @@ fn shares(shares: &[Share]) -> Document {
     reasons.sort_unstable();
     reasons.dedup();
     for why in reasons {
-        page.para(&format!("-: {why}"), 2, Tone::Faint);
+        page.para(&format!("-: {why}"), 2, TextTone::Faint);
     }
     page
 }
 
 /// Ways and pages that are not available.
-fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
-    let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
+fn lacking(pins: &PinBenchReport) -> impl Iterator<Item = MissingCapability<'_>> {
+    let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| MissingCapability {
         label: way.into_str().to_owned(),
         why,
         next,
@@ -303,12 +312,16 @@ fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
 
 /// Pinning as SVG; `caption` names the machine.
 #[must_use]
-pub fn svg(pins: &Pins, caption: &str) -> Picture {
-    let groups: [&[Way]; 4] =
-        [&[Way::Vmsplice, Way::Tee], &[Way::Register], &[Way::ReadOwn, Way::Copy], &[Way::GupTest]];
+pub fn svg(pins: &PinBenchReport, caption: &str) -> SvgPicture {
+    let groups: [&[PinWay]; 4] = [
+        &[PinWay::Vmsplice, PinWay::Tee],
+        &[PinWay::Register],
+        &[PinWay::ReadOwn, PinWay::Copy],
+        &[PinWay::GupTest],
+    ];
     let panels = groups.into_iter().filter_map(|ways| panel(pins, ways)).collect();
     let mappings = counted(u64::from(pins.repeats), "fresh mapping", "fresh mappings");
-    let lines = Lines {
+    let lines = LineChart {
         title: "What does it cost to pin a page?".to_owned(),
         subtitle: caption.to_owned(),
         panels,
@@ -323,22 +336,22 @@ pub fn svg(pins: &Pins, caption: &str) -> Picture {
 }
 
 /// Ways compared in one panel; `None` if none was measured.
-fn panel(pins: &Pins, ways: &[Way]) -> Option<Curves> {
+fn panel(pins: &PinBenchReport, ways: &[PinWay]) -> Option<LinePanel> {
     let mut series = Vec::new();
     for way in ways {
         for kind in PageKind::ALL {
-            let points: Vec<(f64, Range)> =
+            let points: Vec<(f64, RepeatRange)> =
                 pins.curve(*way, kind).into_iter().filter_map(|p| each_page(pins, p)).collect();
             if !points.is_empty() {
                 let name = format!("{} {}", way.into_str(), kind.into_str());
-                series.push(Series { name, points });
+                series.push(LineSeries { name, points });
             }
         }
     }
     let title = ways.first()?.name();
-    (!series.is_empty()).then(|| Curves {
+    (!series.is_empty()).then(|| LinePanel {
         title: title.to_owned(),
-        scale: Scale::Doubling,
+        scale: SizeScale::Doubling,
         sizes_are: "a call",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns a page",
@@ -347,10 +360,13 @@ fn panel(pins: &Pins, ways: &[Way]) -> Option<Curves> {
     })
 }
 
-fn each_page(pins: &Pins, point: &Point) -> Option<(f64, Range)> {
+fn each_page(pins: &PinBenchReport, point: &PinPoint) -> Option<(f64, RepeatRange)> {
     let whole = point.whole_ns()?;
     let pages = pins.pages_of(point).max(1) as f64;
-    let range =
-        Range { median: whole.median / pages, least: whole.min / pages, most: whole.max / pages };
+    let range = RepeatRange {
+        median: whole.median / pages,
+        least: whole.min / pages,
+        most: whole.max / pages,
+    };
     Some((point.size_bytes.0 as f64, range))
 }

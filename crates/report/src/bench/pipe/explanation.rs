@@ -3,14 +3,15 @@
 //! Changes are times of both ends per GiB. Small parts are shown as one sum. The unexplained rest always has
 //! its own line.
 
-use super::calls::Tree;
+use super::calls::CallTree;
 use super::{consumption_label, picture};
 use crate::number::{UNKNOWN, percent, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::Tone;
-use crate::table::{Align, Cell, Table};
+use crate::page::ReportDocument;
+use crate::style::TextTone;
+use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::bench::pipe::{
-    Account, Comparison, Consumption, Judgement, Ladder, Pace, Step,
+    PipeBenchReport, PipeConsumption, PipeJudgement, PipeRatio, PipeTimeAccount, RungStep,
+    SpeedVerdict,
 };
 use pagewise_model::{Fact, Nanos};
 
@@ -18,21 +19,22 @@ use pagewise_model::{Fact, Nanos};
 const TOLD: f64 = 0.02;
 
 /// Every step by reference, its parts, and the calls under it if there are samples.
-pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
-    let mut page = Document::default();
+pub(super) fn explanation(ladder: &PipeBenchReport, judgement: &PipeJudgement) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let steps = judgement.steps.iter();
-    let shown: Vec<&Step> =
-        steps.filter(|step| consumption(ladder, step) == Some(Consumption::Untouched)).collect();
+    let shown: Vec<&RungStep> = steps
+        .filter(|step| consumption(ladder, step) == Some(PipeConsumption::Untouched))
+        .collect();
     if !shown.is_empty() {
         page.heading("why: change of the time of both ends for each GiB, by reference");
         let text =
             "counts of the repeats times prices measured before; the rest is shown as unexplained";
-        page.para(text, 2, Tone::Faint);
+        page.para(text, 2, TextTone::Faint);
     }
     for step in shown {
         page.append(one(ladder, judgement, step));
     }
-    for consumption in Consumption::ALL {
+    for consumption in PipeConsumption::ALL {
         picture::accounts(ladder, judgement, consumption)
             .into_iter()
             .for_each(|svg| page.figure(svg));
@@ -44,7 +46,7 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
 }
 
 /// A step with the calls under it; shown only on pages.
-fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
+fn details(ladder: &PipeBenchReport, judgement: &PipeJudgement, step: &RungStep) -> ReportDocument {
     let title = format!(
         "{} to {}, {}: {}, {} for each GiB",
         picture::rung_name(ladder, step.from),
@@ -53,36 +55,38 @@ fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
         pace(&step.comparison),
         signed(step.change_per_gib_ns)
     );
-    let mut inside = Document::from(parts(judgement, step));
+    let mut inside = ReportDocument::from(parts(judgement, step));
     if let Some(account) = judgement.account(step.to) {
         inside.append(notes(account));
         match &account.samples {
-            Fact::Known(samples) => inside.append(Tree::from_samples(samples).details()),
-            Fact::Missing(why) => inside.para(&format!("no calls to show: {why}"), 0, Tone::Faint),
+            Fact::Known(samples) => inside.append(CallTree::from_samples(samples).details()),
+            Fact::Missing(why) => {
+                inside.para(&format!("no calls to show: {why}"), 0, TextTone::Faint)
+            }
         }
         let took = Nanos::from_f64(account.per_gib_ns);
-        inside.para(&format!("{took} of both ends for each GiB"), 0, Tone::Faint);
+        inside.para(&format!("{took} of both ends for each GiB"), 0, TextTone::Faint);
     }
-    let mut page = Document::default();
+    let mut page = ReportDocument::default();
     page.details(&title, inside);
     page
 }
 
 /// Work without a price, and what samples say about it.
-fn notes(account: &Account) -> Document {
-    let mut page = Document::default();
+fn notes(account: &PipeTimeAccount) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if !account.not_priced.is_empty() {
         let names: Vec<&str> = account.not_priced.iter().map(|work| work.into_str()).collect();
-        page.para(&format!("no price for: {}", names.join(", ")), 6, Tone::Faint);
+        page.para(&format!("no price for: {}", names.join(", ")), 6, TextTone::Faint);
     }
     for disagreement in &account.disagreements {
-        page.para(&format!("samples disagree: {disagreement}"), 6, Tone::Warn);
+        page.para(&format!("samples disagree: {disagreement}"), 6, TextTone::Warn);
     }
     page
 }
 
-fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
-    let mut page = Document::default();
+fn one(ladder: &PipeBenchReport, judgement: &PipeJudgement, step: &RungStep) -> ReportDocument {
+    let mut page = ReportDocument::default();
     let (from, to) = (picture::rung_name(ladder, step.from), picture::rung_name(ladder, step.to));
     let head = format!("{from} -> {to}: {}", pace(&step.comparison));
     page.hanging(&head, 2);
@@ -90,22 +94,22 @@ fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     let Some(account) = judgement.account(step.to) else { return page };
     page.append(notes(account));
     if let Fact::Known(samples) = &account.samples {
-        page.append(Tree::from_samples(samples).terminal());
+        page.append(CallTree::from_samples(samples).terminal());
     }
     page
 }
 
 /// The consumption of a step; `None` if a saved file names a point that does not exist.
-fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
+fn consumption(ladder: &PipeBenchReport, step: &RungStep) -> Option<PipeConsumption> {
     ladder.points.get(step.to).map(|point| point.consumption)
 }
 
 /// `4.81 times the rate (95% interval 4.60 to 5.02)`.
-fn pace(comparison: &Comparison) -> String {
+fn pace(comparison: &PipeRatio) -> String {
     let word = match comparison.pace {
-        Pace::Faster => "faster",
-        Pace::Slower => "slower",
-        Pace::CannotTell => "cannot tell",
+        SpeedVerdict::Faster => "faster",
+        SpeedVerdict::Slower => "slower",
+        SpeedVerdict::CannotTell => "cannot tell",
     };
     let range = match &comparison.interval {
         Fact::Known((low, high)) => {
@@ -123,7 +127,7 @@ fn signed(ns: f64) -> String {
 }
 
 /// The parts that get their own line, and the sum of the others.
-fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
+fn parts_shown(step: &RungStep) -> (Vec<(&'static str, f64)>, f64) {
     let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
     let (large, small): (Vec<_>, Vec<_>) =
         step.parts.iter().copied().partition(|(_, ns)| ns.abs() >= TOLD * largest);
@@ -132,42 +136,42 @@ fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
 }
 
 /// A part as a share of the whole change; empty if the share says nothing.
-fn share_of_change(step: &Step, ns: f64) -> String {
+fn share_of_change(step: &RungStep, ns: f64) -> String {
     let share = (ns / step.change_per_gib_ns).abs();
     if share.is_finite() { percent(share) } else { String::new() }
 }
 
-fn parts(judgement: &Judgement, step: &Step) -> Table {
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("", Align::Decimal),
-        ("", Align::Right),
-        ("", Align::Name),
+fn parts(judgement: &PipeJudgement, step: &RungStep) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Decimal),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Name),
     ]);
     let account = judgement.account(step.to);
-    let mut row = |name: &str, ns: f64, what: String, tone: Tone| {
+    let mut row = |name: &str, ns: f64, what: String, tone: TextTone| {
         table.row(vec![
-            Cell::new(format!("    {name}"), tone),
-            Cell::new(signed(ns), tone),
-            Cell::new(share_of_change(step, ns), Tone::Faint),
-            Cell::new(what, Tone::Faint),
+            TableCell::new(format!("    {name}"), tone),
+            TableCell::new(signed(ns), tone),
+            TableCell::new(share_of_change(step, ns), TextTone::Faint),
+            TableCell::new(what, TextTone::Faint),
         ]);
     };
     let (large, rest) = parts_shown(step);
     for (name, ns) in large {
         let now = account.and_then(|a| a.parts.iter().find(|p| p.work.into_str() == name));
         let what = now.map_or_else(|| "none now".to_owned(), |p| format!("now {}", p.evidence));
-        row(name, ns, what, Tone::Plain);
+        row(name, ns, what, TextTone::Plain);
     }
     if rest != 0.0 {
-        row("other parts", rest, String::new(), Tone::Faint);
+        row("other parts", rest, String::new(), TextTone::Faint);
     }
-    row("unexplained", step.unexplained_per_gib_ns, String::new(), Tone::Warn);
-    row("together", step.change_per_gib_ns, now_text(judgement, step), Tone::Strong);
+    row("unexplained", step.unexplained_per_gib_ns, String::new(), TextTone::Warn);
+    row("together", step.change_per_gib_ns, now_text(judgement, step), TextTone::Strong);
     table
 }
 
-fn now_text(judgement: &Judgement, step: &Step) -> String {
+fn now_text(judgement: &PipeJudgement, step: &RungStep) -> String {
     let ns = |at| judgement.account(at).map(|a| Nanos::from_f64(a.per_gib_ns).to_string());
     match (ns(step.from), ns(step.to)) {
         (Some(from), Some(to)) => format!("{from} to {to}"),
@@ -176,8 +180,8 @@ fn now_text(judgement: &Judgement, step: &Step) -> String {
 }
 
 /// The sizes that suit each technique.
-pub(super) fn advice(judgement: &Judgement) -> Document {
-    let mut page = Document::default();
+pub(super) fn advice(judgement: &PipeJudgement) -> ReportDocument {
+    let mut page = ReportDocument::default();
     if !judgement.advice.is_empty() {
         page.heading("suitable sizes");
     }
@@ -192,7 +196,7 @@ pub(super) fn advice(judgement: &Judgement) -> Document {
             whole_size(advice.enough_pipe_bytes),
         );
         page.hanging(&text, 2);
-        page.para(&advice.why, 6, Tone::Faint);
+        page.para(&advice.why, 6, TextTone::Faint);
     }
     page
 }

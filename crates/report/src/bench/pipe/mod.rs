@@ -17,26 +17,27 @@ mod table;
 
 pub use picture::svg;
 
-use crate::bench::Short;
+use crate::bench::BenchSummary;
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, range_text, three_digits, whole_size};
-use crate::page::Document;
-use crate::style::Style;
+use crate::page::ReportDocument;
+use crate::style::TerminalStyle;
 use pagewise_model::bench::pipe::{
-    Consumption, EndUsage, Ladder, Pages, Point, Sample, Yardsticks,
+    PipeBenchReport, PipeConsumption, PipeEndUsage, PipePoint, PipeSample, PipeYardsticks,
+    RungPages,
 };
 use pagewise_model::{Fact, Measured};
 
 /// The ladder as terminal text.
 #[must_use]
-pub fn section(ladder: &Ladder, style: &Style) -> String {
+pub fn section(ladder: &PipeBenchReport, style: &TerminalStyle) -> String {
     document(ladder, "").text(style)
 }
 
 /// The whole document on the ladder; `caption` names the machine.
-pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
-    let mut page = Document::default();
+pub(crate) fn document(ladder: &PipeBenchReport, caption: &str) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.figure(svg(ladder, caption));
     page.heading(&title(ladder));
     page.append(table::table(ladder));
@@ -54,21 +55,21 @@ pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
 }
 
 /// The ladder on one screen: the fastest ways beside the first.
-pub(crate) fn short(ladder: &Ladder, rows: usize) -> Short<'_> {
+pub(crate) fn short(ladder: &PipeBenchReport, rows: usize) -> BenchSummary<'_> {
     let points = || ladder.points.iter();
-    Short {
+    BenchSummary {
         title: "GiB/s by reference, and where the reader looks at each byte".to_owned(),
         table: table::fastest(ladder, rows),
         advice: ladder.judgement.as_ref().map_or(&[], |judgement| &judgement.sentences),
         claims: &ladder.claims,
-        figures: points().filter_map(Point::rate).collect(),
+        figures: points().filter_map(PipePoint::rate).collect(),
         refusals: points().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: Vec::new(),
     }
 }
 
 /// How the points were measured.
-pub(crate) fn protocol(ladder: &Ladder) -> String {
+pub(crate) fn protocol(ladder: &PipeBenchReport) -> String {
     format!(
         "{} repeats of each point, each a fresh pair of processes, in an order shuffled with seed {}.",
         ladder.repeats, ladder.seed
@@ -78,7 +79,7 @@ pub(crate) fn protocol(ladder: &Ladder) -> String {
 /// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty field was
 /// not measured. A point without repeats has one line with the reason.
 #[must_use]
-pub fn csv(ladder: &Ladder) -> String {
+pub fn csv(ladder: &PipeBenchReport) -> String {
     let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,buffer_bytes,pipe_bytes,\
                   page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,gib_per_s,\
                   writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
@@ -86,16 +87,17 @@ pub fn csv(ladder: &Ladder) -> String {
                   writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,\
                   reader_involuntary_switches,reader_minor_faults,reader_calls,reader_slots,reader_spins,\
                   reader_spun_ns,reader_own_ns,reader_blocks";
-    let point = |point: &Point| (lead(point), point.samples.iter().map(sample_fields).collect());
+    let point =
+        |point: &PipePoint| (lead(point), point.samples.iter().map(sample_fields).collect());
     samples(header, ladder.points.iter().map(point))
 }
 
-fn lead(point: &Point) -> Vec<String> {
+fn lead(point: &PipePoint) -> Vec<String> {
     let rung = &point.rung;
     let pages = match rung.pages {
-        Pages::Base => "base",
-        Pages::Huge => "huge",
-        Pages::HugeTlb => "hugetlb",
+        RungPages::Base => "base",
+        RungPages::Huge => "huge",
+        RungPages::HugeTlb => "hugetlb",
     };
     vec![
         rung.name.clone(),
@@ -116,7 +118,7 @@ fn lead(point: &Point) -> Vec<String> {
     ]
 }
 
-fn sample_fields(sample: &Sample) -> Vec<String> {
+fn sample_fields(sample: &PipeSample) -> Vec<String> {
     let rate = sample.gib_per_s().map(|rate| format!("{rate:.4}"));
     let mut fields = vec![
         sample.repeat.to_string(),
@@ -131,7 +133,7 @@ fn sample_fields(sample: &Sample) -> Vec<String> {
     fields
 }
 
-fn end_fields(end: &EndUsage) -> impl Iterator<Item = String> {
+fn end_fields(end: &PipeEndUsage) -> impl Iterator<Item = String> {
     [
         Some(end.user_ns.0),
         Some(end.sys_ns.0),
@@ -150,9 +152,9 @@ fn end_fields(end: &EndUsage) -> impl Iterator<Item = String> {
 }
 
 /// The verdict on all rungs in one sentence.
-pub(crate) fn headline(ladder: &Ladder) -> String {
-    let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
-    let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
+pub(crate) fn headline(ladder: &PipeBenchReport) -> String {
+    let rated = |point: &PipePoint| Some((point.rate()?.median, point.rung.name.clone()));
+    let untouched = ladder.points.iter().filter(|p| p.consumption == PipeConsumption::Untouched);
     match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((rate, name)) => {
             format!("pipes: at most {rate:.1} GiB/s by reference, data never read ({name})")
@@ -162,24 +164,24 @@ pub(crate) fn headline(ladder: &Ladder) -> String {
 }
 
 /// `the ladder: median of 9 repeats, smallest to largest`.
-fn title(ladder: &Ladder) -> String {
+fn title(ladder: &PipeBenchReport) -> String {
     let what = if ladder.sweep { "the sweep" } else { "the ladder" };
     let repeats = counted(u64::from(ladder.repeats), "repeat", "repeats");
     format!("{what}: median of {repeats} in shuffled order, smallest to largest")
 }
 
 /// Heading for rows of one consumption of the bytes.
-const fn consumption_label(consumption: Consumption) -> &'static str {
+const fn consumption_label(consumption: PipeConsumption) -> &'static str {
     match consumption {
-        Consumption::Untouched => "by reference",
-        Consumption::Touched => "touched",
-        Consumption::ForwardedSocket => "to a socket",
-        Consumption::ForwardedFile => "to a file",
+        PipeConsumption::Untouched => "by reference",
+        PipeConsumption::Touched => "touched",
+        PipeConsumption::ForwardedSocket => "to a socket",
+        PipeConsumption::ForwardedFile => "to a file",
     }
 }
 
 /// Sizes and placement of a point, and whether it is safe.
-fn settings(point: &Point) -> String {
+fn settings(point: &PipePoint) -> String {
     let rung = &point.rung;
     let mut parts = vec![rung.technique(), format!("buffer {}", whole_size(rung.buffer_bytes))];
     if point.pipe_bytes.0 > 0 {
@@ -195,12 +197,12 @@ fn settings(point: &Point) -> String {
 }
 
 /// The points of each rung: neighbours with the same name and sizes under different consumptions.
-fn rungs(ladder: &Ladder) -> impl Iterator<Item = &[Point]> {
+fn rungs(ladder: &PipeBenchReport) -> impl Iterator<Item = &[PipePoint]> {
     ladder.points.chunk_by(|a, b| a.rung == b.rung)
 }
 
 /// Yardsticks with their names.
-fn yardsticks(all: &Yardsticks) -> [(&'static str, &Fact<Measured>); 3] {
+fn yardsticks(all: &PipeYardsticks) -> [(&'static str, &Fact<Measured>); 3] {
     [
         ("memcpy", &all.memcpy_gib_per_s),
         ("one core reads memory", &all.read_gib_per_s),
@@ -208,8 +210,8 @@ fn yardsticks(all: &Yardsticks) -> [(&'static str, &Fact<Measured>); 3] {
     ]
 }
 
-fn yardstick_section(all: &Yardsticks) -> Document {
-    let mut page = Document::default();
+fn yardstick_section(all: &PipeYardsticks) -> ReportDocument {
+    let mut page = ReportDocument::default();
     page.heading("the memory itself in the same minutes");
     for (name, fact) in yardsticks(all) {
         let text = match fact {

@@ -1,41 +1,46 @@
 //! The chart of a ladder: its rows, marks and panels.
 
 use super::{consumption_label, rungs, settings, yardsticks};
-use crate::chart::{Bars, Group, Heat, Mark, Panel, Picture, Range, Row, Segment, Stack, Stacks};
+use crate::chart::{
+    BarChart, BarGroup, BarMark, BarRow, HeatMap, HeatPanel, RepeatRange, StackedChart, StackedRow,
+    StackedSegment, SvgPicture,
+};
 use crate::number::{UNKNOWN, counted, percent, whole_size};
-use pagewise_model::bench::pipe::{Account, Consumption, Judgement, Ladder, Point, Work};
+use pagewise_model::bench::pipe::{
+    PipeBenchReport, PipeConsumption, PipeJudgement, PipePoint, PipeTimeAccount, PipeWork,
+};
 use pagewise_model::{Bytes, Nanos};
 
 const UNIT: &str = "GiB/s";
 
 /// Parts of an account, each with its colour; the last is the unexplained rest.
-const PARTS: [(&str, &str, &[Work]); 11] = [
-    ("copies", "pw-s0", &[Work::Copy]),
-    ("between cores", "pw-s5", &[Work::CacheTransfer]),
-    ("page allocation", "pw-s1", &[Work::PageAllocation]),
-    ("page pinning", "pw-s3", &[Work::Pinning]),
-    ("slots and release", "pw-s2", &[Work::Slots]),
-    ("system calls and locks", "pw-s4", &[Work::Entry, Work::Locks]),
-    ("faults", "pw-s7", &[Work::Faults]),
-    ("wake-ups", "pw-s6", &[Work::Wakeups]),
-    ("user code", "pw-s8", &[Work::User]),
-    ("waiting", "pw-idle", &[Work::Waiting]),
+const PARTS: [(&str, &str, &[PipeWork]); 11] = [
+    ("copies", "pw-s0", &[PipeWork::Copy]),
+    ("between cores", "pw-s5", &[PipeWork::CacheTransfer]),
+    ("page allocation", "pw-s1", &[PipeWork::PageAllocation]),
+    ("page pinning", "pw-s3", &[PipeWork::Pinning]),
+    ("slots and release", "pw-s2", &[PipeWork::Slots]),
+    ("system calls and locks", "pw-s4", &[PipeWork::Entry, PipeWork::Locks]),
+    ("faults", "pw-s7", &[PipeWork::Faults]),
+    ("wake-ups", "pw-s6", &[PipeWork::Wakeups]),
+    ("user code", "pw-s8", &[PipeWork::User]),
+    ("waiting", "pw-idle", &[PipeWork::Waiting]),
     ("unexplained", "pw-rest", &[]),
 ];
 
 /// The ladder or the sweep as SVG; `caption` names the machine.
 #[must_use]
-pub fn svg(ladder: &Ladder, caption: &str) -> Picture {
+pub fn svg(ladder: &PipeBenchReport, caption: &str) -> SvgPicture {
     if ladder.sweep { heat(ladder, caption).draw() } else { bars(ladder, caption).draw() }
 }
 
-fn bars(ladder: &Ladder, caption: &str) -> Bars {
+fn bars(ladder: &PipeBenchReport, caption: &str) -> BarChart {
     let known = yardsticks(&ladder.yardsticks).into_iter();
     let marks = known.filter_map(|(label, fact)| {
-        Some(Mark { label: label.to_owned(), value: fact.known()?.median })
+        Some(BarMark { label: label.to_owned(), value: fact.known()?.median })
     });
     let repeats = counted(u64::from(ladder.repeats), "repeat", "repeats");
-    Bars {
+    BarChart {
         title: "How fast is a pipe?".to_owned(),
         subtitle: caption.to_owned(),
         unit: UNIT,
@@ -50,30 +55,30 @@ fn bars(ladder: &Ladder, caption: &str) -> Bars {
     }
 }
 
-fn group(points: &[Point]) -> Group {
-    let row = |point: &Point| Row {
+fn group(points: &[PipePoint]) -> BarGroup {
+    let row = |point: &PipePoint| BarRow {
         label: consumption_label(point.consumption).to_owned(),
         series: match point.consumption {
-            Consumption::Untouched => 0,
-            Consumption::Touched => 1,
-            Consumption::ForwardedSocket | Consumption::ForwardedFile => 2,
+            PipeConsumption::Untouched => 0,
+            PipeConsumption::Touched => 1,
+            PipeConsumption::ForwardedSocket | PipeConsumption::ForwardedFile => 2,
         },
         value: match point.rate() {
-            Some(rate) => Ok(Range { median: rate.median, least: rate.min, most: rate.max }),
+            Some(rate) => Ok(RepeatRange { median: rate.median, least: rate.min, most: rate.max }),
             None => Err(point.refused.clone().unwrap_or_else(|| "no repeat".to_owned())),
         },
     };
-    Group {
+    BarGroup {
         title: points.first().map_or_else(String::new, |p| p.rung.name.clone()),
         detail: points.first().map_or_else(String::new, settings),
         rows: points.iter().map(row).collect(),
     }
 }
 
-fn heat(ladder: &Ladder, caption: &str) -> Heat {
-    let mut kinds: Vec<Vec<&Point>> = Vec::new();
+fn heat(ladder: &PipeBenchReport, caption: &str) -> HeatMap {
+    let mut kinds: Vec<Vec<&PipePoint>> = Vec::new();
     for point in &ladder.points {
-        let alike = |kind: &&mut Vec<&Point>| {
+        let alike = |kind: &&mut Vec<&PipePoint>| {
             kind[0].consumption == point.consumption && kind[0].rung.is_alike(&point.rung)
         };
         match kinds.iter_mut().find(alike) {
@@ -81,7 +86,7 @@ fn heat(ladder: &Ladder, caption: &str) -> Heat {
             None => kinds.push(vec![point]),
         }
     }
-    Heat {
+    HeatMap {
         title: "How fast is a pipe, by buffer and pipe size?".to_owned(),
         subtitle: caption.to_owned(),
         unit: UNIT,
@@ -93,7 +98,7 @@ fn heat(ladder: &Ladder, caption: &str) -> Heat {
 }
 
 /// The pipe's capacity at a point: the actual one, or the requested one if the point never ran.
-fn pipe_bytes(point: &Point) -> Bytes {
+fn pipe_bytes(point: &PipePoint) -> Bytes {
     if point.pipe_bytes.0 > 0 {
         point.pipe_bytes
     } else {
@@ -101,8 +106,8 @@ fn pipe_bytes(point: &Point) -> Bytes {
     }
 }
 
-fn panel(points: &[&Point]) -> Panel {
-    let sizes = |of: &dyn Fn(&Point) -> Bytes| {
+fn panel(points: &[&PipePoint]) -> HeatPanel {
+    let sizes = |of: &dyn Fn(&PipePoint) -> Bytes| {
         let mut all: Vec<Bytes> = points.iter().map(|p| of(p)).collect();
         all.sort_unstable();
         all.dedup();
@@ -120,7 +125,7 @@ fn panel(points: &[&Point]) -> Panel {
     let cells =
         rows.iter().map(|row| columns.iter().map(|column| cell(*row, *column)).collect()).collect();
     let head = points.first();
-    Panel {
+    HeatPanel {
         title: head.map_or_else(String::new, |p| {
             format!("{}, {}", p.technique(), consumption_label(p.consumption))
         }),
@@ -132,17 +137,17 @@ fn panel(points: &[&Point]) -> Panel {
 
 /// The parts of each rung's time under one consumption; `None` without accounts.
 pub(super) fn accounts(
-    ladder: &Ladder,
-    judgement: &Judgement,
-    consumption: Consumption,
-) -> Option<Picture> {
-    let of = |account: &&Account| {
+    ladder: &PipeBenchReport,
+    judgement: &PipeJudgement,
+    consumption: PipeConsumption,
+) -> Option<SvgPicture> {
+    let of = |account: &&PipeTimeAccount| {
         ladder.points.get(account.point).is_some_and(|point| point.consumption == consumption)
     };
-    let rows: Vec<Stack> =
+    let rows: Vec<StackedRow> =
         judgement.accounts.iter().filter(of).map(|account| stack(ladder, account)).collect();
     (!rows.is_empty()).then(|| {
-        let stacks = Stacks {
+        let stacks = StackedChart {
             title: format!("Where the time goes: {}", consumption_label(consumption)),
             subtitle:
                 "Time of both ends for each GiB (at the right), by counts times prices measured before. In brackets: the prices exceed the measured time by this much"
@@ -154,17 +159,17 @@ pub(super) fn accounts(
     })
 }
 
-fn stack(ladder: &Ladder, account: &Account) -> Stack {
-    let segment = |(name, (_, _, works)): (usize, &(&str, &str, &[Work]))| {
+fn stack(ladder: &PipeBenchReport, account: &PipeTimeAccount) -> StackedRow {
+    let segment = |(name, (_, _, works)): (usize, &(&str, &str, &[PipeWork]))| {
         let value = match works {
             [] => account.unexplained_per_gib_ns,
             works => works.iter().map(|work| account.part_ns(*work)).sum(),
         };
-        Segment { name, value, hover: format!("{} per GiB", Nanos::from_f64(value)) }
+        StackedSegment { name, value, hover: format!("{} per GiB", Nanos::from_f64(value)) }
     };
     let over = -account.unexplained_per_gib_ns / account.per_gib_ns;
     let excess = if over > 0.005 { format!(" (+{})", percent(over)) } else { String::new() };
-    Stack {
+    StackedRow {
         label: rung_name(ladder, account.point).to_owned(),
         segments: PARTS.iter().enumerate().map(segment).collect(),
         total: format!("{}{excess}", Nanos::from_f64(account.per_gib_ns)),
@@ -172,6 +177,6 @@ fn stack(ladder: &Ladder, account: &Account) -> Stack {
 }
 
 /// The rung of point number `at`.
-pub(super) fn rung_name(ladder: &Ladder, at: usize) -> &str {
+pub(super) fn rung_name(ladder: &PipeBenchReport, at: usize) -> &str {
     ladder.points.get(at).map_or(UNKNOWN, |point| point.rung.name.as_str())
 }

@@ -1,49 +1,49 @@
 //! The events of a recording.
 
-use super::record::{Kind, Layout};
-use super::tracepoint::Tracepoints;
+use super::record::{FaultEventKind, FaultSampleLayout};
+use super::tracepoint::FaultTracepoints;
 use crate::perf::event;
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
-use pagewise_model::fault::Stacks;
+use pagewise_model::fault::StackRecording;
 
 /// Selects what is recorded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Choice {
-    pub(super) layout: Layout,
+pub(super) struct FaultSelection {
+    pub(super) layout: FaultSampleLayout,
     /// Include faults that the kernel takes on behalf of the program.
     pub(super) kernel: bool,
     /// Record the end of all faults, not only of major ones.
     pub(super) all_ends: bool,
     /// The tracepoints for the processor's error codes; `None` without them.
-    pub(super) codes: Option<Tracepoints>,
+    pub(super) codes: Option<FaultTracepoints>,
     /// Start at the exec of a program; otherwise at once.
     pub(super) on_exec: bool,
     /// User stacks.
-    pub(super) stacks: Stacks,
+    pub(super) stacks: StackRecording,
 }
 
-impl Choice {
+impl FaultSelection {
     /// All events of a thread. Beginnings come last: in a running thread, no beginning is then recorded
     /// before its end can be.
-    pub(super) fn events(&self) -> Vec<(Kind, perf_event_attr)> {
-        let mut all = vec![(Kind::Major, self.software(Kind::Major))];
+    pub(super) fn events(&self) -> Vec<(FaultEventKind, perf_event_attr)> {
+        let mut all = vec![(FaultEventKind::Major, self.software(FaultEventKind::Major))];
         if self.all_ends {
-            all.push((Kind::Minor, self.software(Kind::Minor)));
+            all.push((FaultEventKind::Minor, self.software(FaultEventKind::Minor)));
         }
         let codes = self.codes.iter().flat_map(|tracepoints| tracepoints.ids);
-        all.extend(codes.map(|id| (Kind::Code, self.tracepoint(id))));
-        all.push((Kind::Begin, self.software(Kind::Begin)));
+        all.extend(codes.map(|id| (FaultEventKind::Code, self.tracepoint(id))));
+        all.push((FaultEventKind::Begin, self.software(FaultEventKind::Begin)));
         all
     }
 
-    fn software(&self, kind: Kind) -> perf_event_attr {
+    fn software(&self, kind: FaultEventKind) -> perf_event_attr {
         let config = match kind {
-            Kind::Minor => b::PERF_COUNT_SW_PAGE_FAULTS_MIN,
-            Kind::Major => b::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
-            Kind::Begin | Kind::Code => b::PERF_COUNT_SW_PAGE_FAULTS,
+            FaultEventKind::Minor => b::PERF_COUNT_SW_PAGE_FAULTS_MIN,
+            FaultEventKind::Major => b::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+            FaultEventKind::Begin | FaultEventKind::Code => b::PERF_COUNT_SW_PAGE_FAULTS,
         };
         let mut attr = self.common(b::PERF_TYPE_SOFTWARE, u64::from(config), kind);
-        if kind == Kind::Begin {
+        if kind == FaultEventKind::Begin {
             attr.set_exclude_callchain_kernel(1);
             attr.sample_regs_user = self.layout.registers();
             event::tell_of_processes(&mut attr);
@@ -53,10 +53,10 @@ impl Choice {
     }
 
     fn tracepoint(&self, id: u64) -> perf_event_attr {
-        self.common(b::PERF_TYPE_TRACEPOINT, id, Kind::Code)
+        self.common(b::PERF_TYPE_TRACEPOINT, id, FaultEventKind::Code)
     }
 
-    fn common(&self, kind: u32, config: u64, of: Kind) -> perf_event_attr {
+    fn common(&self, kind: u32, config: u64, of: FaultEventKind) -> perf_event_attr {
         let mut attr = self.plain(kind, config);
         attr.__bindgen_anon_1.sample_period = 1;
         attr.sample_type = u64::from(self.layout.sample_type(of));

@@ -31,20 +31,20 @@ mod stacks;
 mod tracepoint;
 
 use super::event;
-use super::merge::{Merge, Timed};
-use super::rings::Rings;
+use super::merge::{RingMerge, TimedRecord};
+use super::rings::CpuRings;
 use super::running;
-use attributes::Choice;
-use pagewise_kernel::proc::stat::{self, Stat};
+use attributes::FaultSelection;
+use pagewise_kernel::proc::stat::{self, ProcessStat};
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_model::fault::event::{Event, Move, What};
-use pagewise_model::fault::{Sees, Stacks, Wanted};
-use record::{Kind, Layout};
+use pagewise_model::fault::event::{FaultEvent, FaultEventPayload, MremapEvent};
+use pagewise_model::fault::{FaultRecordingOptions, RecordingScope, StackRecording};
+use record::{FaultEventKind, FaultSampleLayout};
 use stacks::StackRings;
 use std::os::fd::BorrowedFd;
-use tracepoint::Tracepoints;
+use tracepoint::FaultTracepoints;
 
 /// Wanted size of a ring.
 const RING_BYTES: usize = 4 << 20;
@@ -64,7 +64,7 @@ const ROOM_EVERY: Nanos = Nanos::millis(2);
 /// Why faults cannot be recorded, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{why}")]
-pub struct Refusal {
+pub struct RecordingRefusal {
     /// The reason.
     pub why: String,
     /// What makes it possible.
@@ -73,7 +73,7 @@ pub struct Refusal {
 
 /// How much is recorded for each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Detail {
+enum FaultDetail {
     /// Time and place of the beginning: the cheapest record.
     Places,
     /// Also the registers and the size of the mapped page, which tell what kind of fault it was.
@@ -82,9 +82,9 @@ enum Detail {
     Times,
 }
 
-impl Detail {
+impl FaultDetail {
     /// The detail that `wanted` needs.
-    const fn of(wanted: &Wanted) -> Self {
+    const fn of(wanted: &FaultRecordingOptions) -> Self {
         match (wanted.latency, wanted.exact || wanted.sites) {
             (true, _) => Self::Times,
             (false, true) => Self::Kinds,
@@ -93,10 +93,12 @@ impl Detail {
     }
 
     /// Layouts to try, the richest first. Old kernels know only the later ones.
-    const fn layouts(self) -> &'static [Layout] {
+    const fn layouts(self) -> &'static [FaultSampleLayout] {
         match self {
-            Self::Places => &[Layout::LEAN],
-            Self::Kinds | Self::Times => &[Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN],
+            Self::Places => &[FaultSampleLayout::LEAN],
+            Self::Kinds | Self::Times => {
+                &[FaultSampleLayout::FULL, FaultSampleLayout::NO_PAGE_SIZE, FaultSampleLayout::LEAN]
+            }
         }
     }
 }
@@ -104,20 +106,20 @@ impl Detail {
 /// The rings of one program, one for each CPU.
 #[derive(Debug)]
 pub struct FaultRings {
-    rings: Rings<Kind>,
-    choice: Choice,
+    rings: CpuRings<FaultEventKind>,
+    choice: FaultSelection,
     stacks: Option<StackRings>,
-    merge: Merge<Event>,
+    merge: RingMerge<FaultEvent>,
     /// Time when the rings were last emptied.
     emptied: Nanos,
     /// Earlier events are dropped: not all threads were followed yet.
     since: Nanos,
-    before: Before,
+    before: InitialCounts,
 }
 
 /// Counts of a process at the moment from which it is followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Before {
+pub struct InitialCounts {
     /// Faults of the process and of the children it had waited for; `None` if they could not be read.
     pub faults: Option<u64>,
     /// Number of threads; 0 for a program that is yet to be executed.
@@ -129,8 +131,8 @@ impl FaultRings {
     /// does not support (page sizes before Linux 5.11) or permit (kernel mode, error codes, stacks).
     ///
     /// # Errors
-    /// [`Refusal`] if not even faults in user mode can be recorded.
-    pub fn open(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
+    /// [`RecordingRefusal`] if not even faults in user mode can be recorded.
+    pub fn open(pid: i32, wanted: &FaultRecordingOptions) -> Result<Self, RecordingRefusal> {
         let follow = |rings: &mut Self| rings.add_thread(pid);
         Self::choose(true, wanted, &follow).map_err(|e| refusal(&e))
     }
@@ -138,16 +140,16 @@ impl FaultRings {
     /// Follows the running process `pid` from now on.
     ///
     /// # Errors
-    /// [`Refusal`] if not even faults in user mode can be recorded, or the process has ended.
-    pub fn attach(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
+    /// [`RecordingRefusal`] if not even faults in user mode can be recorded, or the process has ended.
+    pub fn attach(pid: i32, wanted: &FaultRecordingOptions) -> Result<Self, RecordingRefusal> {
         event::allow_descriptors();
         let owns = |all: &Self, tid| all.rings.owns(tid);
         let follow = |all: &mut Self| running::add_threads(all, pid, owns, Self::add_thread);
         let mut all = Self::choose(false, wanted, &follow).map_err(|e| refusal(&e))?;
         let stat = stat::read(pid).ok();
         all.since = clock::now();
-        all.before = Before {
-            faults: stat.as_ref().map(Stat::faults_with_children),
+        all.before = InitialCounts {
+            faults: stat.as_ref().map(ProcessStat::faults_with_children),
             threads: stat.map_or(0, |stat| u64::from(stat.threads)),
         };
         all.add_what_was_before(pid);
@@ -159,10 +161,13 @@ impl FaultRings {
         let at_ns = self.since;
         let others = tree::threads(pid).map_or(0, |threads| threads.len().saturating_sub(1));
         for _ in 0..others {
-            self.merge.add(0, Event { at_ns, what: What::Fork { pid, parent_pid: pid } });
+            self.merge.add(
+                0,
+                FaultEvent { at_ns, what: FaultEventPayload::Fork { pid, parent_pid: pid } },
+            );
         }
         for map in running::mapped(pid) {
-            self.merge.add(0, Event { at_ns, what: What::Map(map) });
+            self.merge.add(0, FaultEvent { at_ns, what: FaultEventPayload::Map(map) });
         }
     }
 
@@ -170,18 +175,18 @@ impl FaultRings {
     /// threads.
     fn choose(
         on_exec: bool,
-        wanted: &Wanted,
+        wanted: &FaultRecordingOptions,
         follow: &dyn Fn(&mut Self) -> Result<(), SysError>,
     ) -> Result<Self, SysError> {
-        let (detail, stacks) = (Detail::of(wanted), wanted.stacks);
-        let all_ends = detail == Detail::Times;
-        let found = if all_ends { Tracepoints::find() } else { None };
+        let (detail, stacks) = (FaultDetail::of(wanted), wanted.stacks);
+        let all_ends = detail == FaultDetail::Times;
+        let found = if all_ends { FaultTracepoints::find() } else { None };
         let with_codes = found.map(|codes| (true, Some(codes)));
         let mut last = None;
         for (kernel, codes) in with_codes.into_iter().chain([(true, None), (false, None)]) {
             for layout in detail.layouts() {
-                let layout = layout.with_chain(stacks == Stacks::FramePointers);
-                let choice = Choice { layout, kernel, all_ends, codes, on_exec, stacks };
+                let layout = layout.with_chain(stacks == StackRecording::FramePointers);
+                let choice = FaultSelection { layout, kernel, all_ends, codes, on_exec, stacks };
                 match Self::empty(choice).and_then(|mut all| follow(&mut all).map(|()| all)) {
                     Ok(rings) => return Ok(rings),
                     Err(error) if error.errno() == Some(libc::EINVAL) => last = Some(error),
@@ -196,29 +201,29 @@ impl FaultRings {
     }
 
     /// Opens the rings, without any event.
-    fn empty(choice: Choice) -> Result<Self, SysError> {
+    fn empty(choice: FaultSelection) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
         // Many stacks take as much room as the faults.
-        let is_many = matches!(choice.stacks, Stacks::Copied | Stacks::Periodic);
+        let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
         let shares = if is_many { 2 } else { 1 };
         let ring_bytes = ring_bytes(cpus.len() * shares);
-        let open = |bytes| Rings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
+        let open = |bytes| CpuRings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
         let ample = match choice.stacks {
-            Stacks::Periodic => {
+            StackRecording::Periodic => {
                 let bytes = 1 << (AMPLE_BYTES / cpus.len().max(1)).ilog2();
                 open(bytes).ok().filter(|rings| rings.least_bytes() == bytes)
             }
             _ => None,
         };
-        let stacks = StackRings::open(&choice, ample.as_ref().map(Rings::least_bytes));
+        let stacks = StackRings::open(&choice, ample.as_ref().map(CpuRings::least_bytes));
         Ok(Self {
             rings: ample.map_or_else(|| open(ring_bytes), Ok)?,
             choice,
             stacks,
-            merge: Merge::default(),
+            merge: RingMerge::default(),
             emptied: Nanos(0),
             since: Nanos(0),
-            before: Before::default(),
+            before: InitialCounts::default(),
         })
     }
 
@@ -235,8 +240,8 @@ impl FaultRings {
 
     /// What is recorded.
     #[must_use]
-    pub const fn sees(&self) -> Sees {
-        Sees {
+    pub const fn sees(&self) -> RecordingScope {
+        RecordingScope {
             kernel: self.choice.kernel,
             all_ends: self.choice.all_ends,
             error_codes: self.choice.codes.is_some(),
@@ -246,7 +251,7 @@ impl FaultRings {
 
     /// Counts from before the recording.
     #[must_use]
-    pub const fn before(&self) -> Before {
+    pub const fn before(&self) -> InitialCounts {
         self.before
     }
 
@@ -270,16 +275,16 @@ impl FaultRings {
     }
 
     /// Adds a move of pages, made just now by a thread that is still stopped.
-    pub fn add_move(&mut self, moved: Move) {
+    pub fn add_move(&mut self, moved: MremapEvent) {
         let stacks = self.stacks.as_ref().map_or(0, StackRings::count);
-        let event = Event { at_ns: clock::now(), what: What::Move(moved) };
+        let event = FaultEvent { at_ns: clock::now(), what: FaultEventPayload::Move(moved) };
         self.merge.add(self.rings.count() + stacks, event);
     }
 
     /// Replaces the content of `events` by the next events in the order of their time; empty if there are
     /// none for now. Rings that fill are emptied meanwhile, to keep room while events are processed, unless
     /// too many events wait already.
-    pub fn take(&mut self, events: &mut Vec<Event>) {
+    pub fn take(&mut self, events: &mut Vec<FaultEvent>) {
         let is_time = clock::now().0.saturating_sub(self.emptied.0) >= ROOM_EVERY.0;
         if is_time && self.merge.waiting() < MOST_WAITING {
             self.collect_faults();
@@ -309,7 +314,7 @@ impl FaultRings {
     }
 }
 
-impl Timed for Event {
+impl TimedRecord for FaultEvent {
     fn at_ns(&self) -> Nanos {
         self.at_ns
     }
@@ -317,10 +322,10 @@ impl Timed for Event {
 
 /// Whether an event counts although not all threads were followed yet. Mappings and threads are read once
 /// they all are.
-const fn counts_before(event: &Event) -> bool {
+const fn counts_before(event: &FaultEvent) -> bool {
     match event.what {
-        What::Fork { pid, parent_pid } => pid != parent_pid,
-        What::Lost { .. } => true,
+        FaultEventPayload::Fork { pid, parent_pid } => pid != parent_pid,
+        FaultEventPayload::Lost { .. } => true,
         _ => false,
     }
 }
@@ -334,7 +339,7 @@ fn ring_bytes(rings: usize) -> usize {
     1 << share.ilog2()
 }
 
-fn refusal(error: &SysError) -> Refusal {
+fn refusal(error: &SysError) -> RecordingRefusal {
     let paranoid = || {
         let level = pagewise_kernel::machine::perf_event_paranoid();
         level.known().map_or(String::new(), |level| format!(" (it is {level})"))
@@ -354,7 +359,7 @@ fn refusal(error: &SysError) -> Refusal {
         ),
         _ => (format!("page faults cannot be recorded: {error}"), "pagewise doctor"),
     };
-    Refusal { why, help: help.to_owned() }
+    RecordingRefusal { why, help: help.to_owned() }
 }
 
 #[cfg(test)]

@@ -3,23 +3,24 @@
 //! All records ([`super::super::words`]) except samples are read by `side_band`. The first word of a sample,
 //! its event number, says which of the three events made it. Unknown types are skipped.
 
-use super::tracepoint::Fields;
+use super::tracepoint::TracepointFields;
 use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
-use crate::perf::words::{Words, halves, word};
+use crate::perf::words::{RecordWords, halves, word};
 use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{
-    Begin, CallStack, Chain, End, ErrorCode, Event, Registers, What,
+    CallStack, FaultBegin, FaultEnd, FaultErrorCode, FaultEvent, FaultEventPayload,
+    OperandRegisters, RecordedStack,
 };
 use pagewise_model::{Bytes, Nanos};
 
 /// The fault events, by kind.
-pub(super) type Streams = streams::Streams<Kind>;
+pub(super) type Streams = streams::EventStreams<FaultEventKind>;
 
 /// The event that a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FaultEventKind {
     Begin,
     Minor,
     Major,
@@ -29,7 +30,7 @@ pub(super) enum Kind {
 
 /// Content of samples besides thread, time and addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct FaultSampleLayout {
     registers: bool,
     page_size: bool,
     /// Beginnings contain the call chain by frame pointers.
@@ -43,7 +44,7 @@ const REGISTERS: u64 = 1 << 4 | 1 << 5 | 1 << 7;
 #[cfg(not(target_arch = "x86_64"))]
 const REGISTERS: u64 = 0;
 
-impl Layout {
+impl FaultSampleLayout {
     pub(super) const FULL: Self = Self { registers: REGISTERS != 0, page_size: true, chain: false };
     /// For kernels before 5.11, which do not report page sizes.
     pub(super) const NO_PAGE_SIZE: Self =
@@ -56,7 +57,7 @@ impl Layout {
         Self { chain, ..self }
     }
 
-    pub(super) fn sample_type(self, kind: Kind) -> u32 {
+    pub(super) fn sample_type(self, kind: FaultEventKind) -> u32 {
         let any = b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME;
         let common = any
             | b::PERF_SAMPLE_ADDR
@@ -65,9 +66,9 @@ impl Layout {
             | if self.registers { b::PERF_SAMPLE_REGS_USER } else { 0 }
             | if self.chain { b::PERF_SAMPLE_CALLCHAIN } else { 0 };
         match kind {
-            Kind::Code => any | b::PERF_SAMPLE_RAW,
-            Kind::Begin => common | begin,
-            Kind::Minor | Kind::Major => common,
+            FaultEventKind::Code => any | b::PERF_SAMPLE_RAW,
+            FaultEventKind::Begin => common | begin,
+            FaultEventKind::Minor | FaultEventKind::Major => common,
         }
     }
 
@@ -80,10 +81,10 @@ impl Layout {
 /// those of the tracepoints, if any.
 pub(super) fn parse(
     bytes: &[u8],
-    layout: Layout,
-    fields: Option<Fields>,
+    layout: FaultSampleLayout,
+    fields: Option<TracepointFields>,
     streams: &mut Streams,
-    take: &mut dyn FnMut(Event),
+    take: &mut dyn FnMut(FaultEvent),
 ) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let (event, chain) = match record {
@@ -99,14 +100,14 @@ pub(super) fn parse(
 fn sample(
     misc: u16,
     body: &[u8],
-    layout: Layout,
-    fields: Option<Fields>,
+    layout: FaultSampleLayout,
+    fields: Option<TracepointFields>,
     streams: &mut Streams,
-) -> Option<(Event, Vec<u64>)> {
-    let mut words = Words(body);
+) -> Option<(FaultEvent, Vec<u64>)> {
+    let mut words = RecordWords(body);
     let id = words.next()?;
     let kind = streams.kind(id)?;
-    let ip_address = if kind == Kind::Begin { words.next()? } else { 0 };
+    let ip_address = if kind == FaultEventKind::Begin { words.next()? } else { 0 };
     let (pid, tid) = halves(words.next()?);
     if !streams.accepts(id, tid) {
         return None;
@@ -114,13 +115,13 @@ fn sample(
     let at_ns = Nanos(words.next()?);
     let mut chain = Vec::new();
     let what = match kind {
-        Kind::Code => What::ErrorCode(error_code(words.0, tid, fields?)?),
-        Kind::Begin => {
+        FaultEventKind::Code => FaultEventPayload::ErrorCode(error_code(words.0, tid, fields?)?),
+        FaultEventKind::Begin => {
             let address = words.next()?;
             if layout.chain {
                 chain = words.call_chain()?.1;
             }
-            What::Begin(Begin {
+            FaultEventPayload::Begin(FaultBegin {
                 pid,
                 tid,
                 address,
@@ -130,19 +131,19 @@ fn sample(
                 in_kernel: is_in_kernel(misc),
             })
         }
-        Kind::Minor | Kind::Major => What::End(End {
+        FaultEventKind::Minor | FaultEventKind::Major => FaultEventPayload::End(FaultEnd {
             tid,
             address: words.next()?,
             page_bytes: words.page_bytes(layout)?,
-            is_major: kind == Kind::Major,
+            is_major: kind == FaultEventKind::Major,
         }),
     };
-    Some((Event { at_ns, what }, chain))
+    Some((FaultEvent { at_ns, what }, chain))
 }
 
 /// The call chain of a beginning as a separate event; `None` if it has none.
-fn call_stack(event: &Event, chain: Vec<u64>) -> Option<Event> {
-    let What::Begin(begin) = event.what else { return None };
+fn call_stack(event: &FaultEvent, chain: Vec<u64>) -> Option<FaultEvent> {
+    let FaultEventPayload::Begin(begin) = event.what else { return None };
     if chain.is_empty() {
         return None;
     }
@@ -153,45 +154,49 @@ fn call_stack(event: &Event, chain: Vec<u64>) -> Option<Event> {
         ip_address: begin.ip_address,
         in_kernel: begin.in_kernel,
         faults: 1,
-        chain: Chain::Walked(chain),
+        chain: RecordedStack::Walked(chain),
     };
-    Some(Event { at_ns: event.at_ns, what: What::Stack(stack) })
+    Some(FaultEvent { at_ns: event.at_ns, what: FaultEventPayload::Stack(stack) })
 }
 
 /// The error code from the data of a tracepoint, which begins with its size.
-fn error_code(raw: &[u8], tid: i32, fields: Fields) -> Option<ErrorCode> {
+fn error_code(raw: &[u8], tid: i32, fields: TracepointFields) -> Option<FaultErrorCode> {
     const SIZE_BYTES: usize = 4;
     let data = raw.get(SIZE_BYTES..)?;
     let (address, bits) = (word(data, fields.address)?, word(data, fields.error_code)?);
-    Some(ErrorCode { tid, address, bits })
+    Some(FaultErrorCode { tid, address, bits })
 }
 
-fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
+fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<FaultEvent> {
     let (at_ns, told) = side_band::read(record, misc, body, streams)?;
     let what = match told {
-        SideBand::Map(map) => What::Map(map),
-        SideBand::Name { pid, is_exec: true, .. } => What::Exec { pid },
+        SideBand::Map(map) => FaultEventPayload::Map(map),
+        SideBand::Name { pid, is_exec: true, .. } => FaultEventPayload::Exec { pid },
         SideBand::Name { .. } => return None,
-        SideBand::Fork { pid, parent_pid } => What::Fork { pid, parent_pid },
-        SideBand::Exit { pid, tid } => What::Exit { pid, tid },
-        SideBand::Lost(records) => What::Lost { records },
+        SideBand::Fork { pid, parent_pid } => FaultEventPayload::Fork { pid, parent_pid },
+        SideBand::Exit { pid, tid } => FaultEventPayload::Exit { pid, tid },
+        SideBand::Lost(records) => FaultEventPayload::Lost { records },
     };
-    Some(Event { at_ns, what })
+    Some(FaultEvent { at_ns, what })
 }
 
 /// The words of a sample, decoded by its layout.
-impl Words<'_> {
+impl RecordWords<'_> {
     /// The size of a page, if the layout contains it.
-    fn page_bytes(&mut self, layout: Layout) -> Option<Option<Bytes>> {
+    fn page_bytes(&mut self, layout: FaultSampleLayout) -> Option<Option<Bytes>> {
         Some(if layout.page_size { Some(Bytes(self.next()?)) } else { None })
     }
 
     /// First the register ABI (0: no registers), then the registers.
-    fn registers(&mut self) -> Option<Option<Registers>> {
+    fn registers(&mut self) -> Option<Option<OperandRegisters>> {
         if self.next()? == 0 {
             return Some(None);
         }
-        Some(Some(Registers { source: self.next()?, target: self.next()?, stack: self.next()? }))
+        Some(Some(OperandRegisters {
+            source: self.next()?,
+            target: self.next()?,
+            stack: self.next()?,
+        }))
     }
 }
 

@@ -12,15 +12,15 @@
 //! stacks of other machines are not walked.
 
 use super::LEAST_RING_BYTES;
-use super::attributes::Choice;
+use super::attributes::FaultSelection;
 use crate::perf::event;
-use crate::perf::ring::Ring;
-use crate::perf::words::{CopiedStack, Words, halves, word};
+use crate::perf::ring::PerfRing;
+use crate::perf::words::{CopiedStack, RecordWords, halves, word};
 use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
-use pagewise_model::fault::Stacks;
-use pagewise_model::fault::event::{CallStack, Chain, Event, What};
+use pagewise_model::fault::StackRecording;
+use pagewise_model::fault::event::{CallStack, FaultEvent, FaultEventPayload, RecordedStack};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Wanted stacks per second. The second value is used if the first is above `perf_event_max_sample_rate`.
@@ -37,24 +37,24 @@ const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
 /// The rings, one for each CPU.
 #[derive(Debug)]
 pub(super) struct StackRings {
-    rings: Vec<Ring>,
+    rings: Vec<PerfRing>,
     /// The events that write into the rings.
     events: Vec<OwnedFd>,
-    choice: Choice,
+    choice: FaultSelection,
 }
 
 impl StackRings {
     /// Opens rings for the requested stacks, of `ample` bytes each if that is given. `None` if no stacks are
     /// wanted or available.
-    pub(super) fn open(choice: &Choice, ample: Option<usize>) -> Option<Self> {
-        if choice.stacks == Stacks::None || cfg!(not(target_arch = "x86_64")) {
+    pub(super) fn open(choice: &FaultSelection, ample: Option<usize>) -> Option<Self> {
+        if choice.stacks == StackRecording::None || cfg!(not(target_arch = "x86_64")) {
             return None;
         }
-        let is_many = matches!(choice.stacks, Stacks::Copied | Stacks::Periodic);
+        let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
         let bytes = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         // The kernel may give less, so this assumes half of it.
         let attr = event::ring(bytes / 2);
-        let open = |cpu: u32| Ring::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
+        let open = |cpu: u32| PerfRing::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
         let rings = event::online_cpus().into_iter().filter_map(open).collect();
         Some(Self { rings, events: Vec::new(), choice: *choice })
     }
@@ -74,24 +74,24 @@ impl StackRings {
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(Ring::event)
+        self.rings.iter().map(PerfRing::event)
     }
 
     /// Empties the rings. Passes each event to `take` with the number of its ring.
-    pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, Event)) {
+    pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, FaultEvent)) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             parse(ring.drain(), &mut |event| take(number, event));
         }
     }
 }
 
-fn attributes(choice: &Choice, rate: u64) -> perf_event_attr {
+fn attributes(choice: &FaultSelection, rate: u64) -> perf_event_attr {
     let faults = u64::from(b::PERF_COUNT_SW_PAGE_FAULTS);
     let mut attr = choice.plain(b::PERF_TYPE_SOFTWARE, faults);
-    let bytes = if choice.stacks == Stacks::Copied { COPIED_BYTES } else { SAMPLED_BYTES };
+    let bytes = if choice.stacks == StackRecording::Copied { COPIED_BYTES } else { SAMPLED_BYTES };
     match choice.stacks {
-        Stacks::Copied => attr.__bindgen_anon_1.sample_period = 1,
-        Stacks::Periodic => attr.__bindgen_anon_1.sample_period = PERIOD,
+        StackRecording::Copied => attr.__bindgen_anon_1.sample_period = 1,
+        StackRecording::Periodic => attr.__bindgen_anon_1.sample_period = PERIOD,
         _ => {
             attr.set_freq(1);
             attr.__bindgen_anon_1.sample_freq = rate;
@@ -109,7 +109,7 @@ fn attributes(choice: &Choice, rate: u64) -> perf_event_attr {
 }
 
 /// Passes each stack of `bytes` to `take`; returns how many bytes were understood.
-fn parse(bytes: &[u8], take: &mut dyn FnMut(Event)) -> usize {
+fn parse(bytes: &[u8], take: &mut dyn FnMut(FaultEvent)) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
             b::PERF_RECORD_SAMPLE => stack(is_in_kernel(misc), body),
@@ -124,23 +124,23 @@ fn parse(bytes: &[u8], take: &mut dyn FnMut(Event)) -> usize {
 }
 
 /// Body: instruction, pid and tid, time, address, period, registers, stack.
-fn stack(in_kernel: bool, body: &[u8]) -> Option<Event> {
-    let mut words = Words(body);
+fn stack(in_kernel: bool, body: &[u8]) -> Option<FaultEvent> {
+    let mut words = RecordWords(body);
     let ip_address = words.next()?;
     let (pid, tid) = halves(words.next()?);
     let at_ns = Nanos(words.next()?);
     let address = words.next()?;
     let faults = words.next()?;
     let CopiedStack { registers, bytes } = words.copied_stack()?;
-    let chain = Chain::Copied { registers, bytes };
+    let chain = RecordedStack::Copied { registers, bytes };
     let stack = CallStack { pid, tid, address, ip_address, in_kernel, faults, chain };
-    Some(Event { at_ns, what: What::Stack(stack) })
+    Some(FaultEvent { at_ns, what: FaultEventPayload::Stack(stack) })
 }
 
 /// The count is at byte `at`, the time in the last word.
-fn lost(body: &[u8], at: usize) -> Option<Event> {
+fn lost(body: &[u8], at: usize) -> Option<FaultEvent> {
     let at_ns = Nanos(word(body, (body.len() / 8).checked_sub(1)? * 8)?);
-    Some(Event { at_ns, what: What::LostStacks { stacks: word(body, at)? } })
+    Some(FaultEvent { at_ns, what: FaultEventPayload::LostStacks { stacks: word(body, at)? } })
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     use pagewise_model::fault::event::FrameRegisters;
     use proptest::prelude::*;
 
-    fn events(bytes: &[u8]) -> Vec<Event> {
+    fn events(bytes: &[u8]) -> Vec<FaultEvent> {
         let mut all = Vec::new();
         assert_eq!(parse(bytes, &mut |event| all.push(event)), bytes.len());
         all
@@ -169,16 +169,16 @@ mod tests {
     #[test]
     fn a_stack_has_its_registers_and_the_bytes_that_are_true() {
         let registers = FrameRegisters { base: 21, frame: 22, stack: 23, ip_address: 24 };
-        let want = |in_kernel, bytes: &[u8]| Event {
+        let want = |in_kernel, bytes: &[u8]| FaultEvent {
             at_ns: Nanos(99),
-            what: What::Stack(CallStack {
+            what: FaultEventPayload::Stack(CallStack {
                 pid: 7,
                 tid: 8,
                 address: 0x5000,
                 ip_address: 0x4000,
                 in_kernel,
                 faults: 12,
-                chain: Chain::Copied { registers, bytes: bytes.to_vec() },
+                chain: RecordedStack::Copied { registers, bytes: bytes.to_vec() },
             }),
         };
         let bytes = [sample(2, 16, 3), sample(MODE_KERNEL, 8, 99), sample(2, 0, 0)].concat();
@@ -194,7 +194,10 @@ mod tests {
             record(b::PERF_RECORD_LOST, 0, &words(&[1, 42, pair(7, 8), 50])),
             record(b::PERF_RECORD_LOST_SAMPLES, 0, &words(&[43, pair(7, 8), 51])),
         ];
-        let event = |at, stacks| Event { at_ns: Nanos(at), what: What::LostStacks { stacks } };
+        let event = |at, stacks| FaultEvent {
+            at_ns: Nanos(at),
+            what: FaultEventPayload::LostStacks { stacks },
+        };
         assert_eq!(events(&bytes.concat()), [event(50, 42), event(51, 43)]);
     }
 

@@ -14,20 +14,20 @@ const DIRECTORIES: [&str; 2] =
 
 /// The two tracepoints, which have the same fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tracepoints {
+pub(super) struct FaultTracepoints {
     /// Numbers for perf_event_open(2): faults in user mode and in the kernel.
     pub(super) ids: [u64; 2],
-    pub(super) fields: Fields,
+    pub(super) fields: TracepointFields,
 }
 
 /// Offsets of the fields in the data of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fields {
+pub(super) struct TracepointFields {
     pub(super) address: usize,
     pub(super) error_code: usize,
 }
 
-impl Tracepoints {
+impl FaultTracepoints {
     /// Finds the tracepoints; `None` if they do not exist or may not be read.
     pub(super) fn find() -> Option<Self> {
         if cfg!(not(target_arch = "x86_64")) {
@@ -46,7 +46,7 @@ impl Tracepoints {
 }
 
 /// Parses lines like `field:unsigned long address; offset:8; size:8; signed:0;`.
-fn fields(format: &str) -> Option<Fields> {
+fn fields(format: &str) -> Option<TracepointFields> {
     let offset = |name: &str| {
         let line = format.lines().find(|line| declared(line) == Some(name))?;
         let value = |key: &str| line.split(';').find_map(|part| part.trim().strip_prefix(key));
@@ -55,7 +55,7 @@ fn fields(format: &str) -> Option<Fields> {
         }
         value("offset:")?.parse().ok()
     };
-    Some(Fields { address: offset("address")?, error_code: offset("error_code")? })
+    Some(TracepointFields { address: offset("address")?, error_code: offset("error_code")? })
 }
 
 /// The name of the field that a line declares.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_fields_are_where_the_format_says() {
-        assert_eq!(fields(FORMAT), Some(Fields { address: 8, error_code: 24 }));
+        assert_eq!(fields(FORMAT), Some(TracepointFields { address: 8, error_code: 24 }));
         assert_eq!(fields(&FORMAT.replace("error_code;", "code;")), None);
         assert_eq!(fields(&FORMAT.replace("size:8", "size:4")), None);
         assert_eq!(fields(""), None);

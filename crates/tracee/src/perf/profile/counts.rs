@@ -1,47 +1,47 @@
 //! Counts equal stacks of equally named processes, and names the kernel functions in them.
 
 use super::Walker;
-use super::kin::Kin;
-use super::record::{Event, Sample, Told};
+use super::kin::KinFilter;
+use super::record::{ProfileEvent, ProfileRecord, ThreadSample};
 use crate::mapped_file::MappedFiles;
-use crate::perf::spaces::{Code, Spaces};
+use crate::perf::spaces::{CodeLocation, CodeSpaces};
 use crate::perf::stacks::name;
-use crate::perf::texts::Texts;
+use crate::perf::texts::NumberedTexts;
 use pagewise_kernel::kallsyms::KernelSymbols;
-use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
+use pagewise_model::profile::{ProfiledStack, SamplingClock, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A stack as sampled.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Stack {
+struct SampledStack {
     process: u32,
     kernel: Vec<u64>,
-    user: Vec<Code>,
+    user: Vec<CodeLocation>,
 }
 
 /// Stack counts so far.
 #[derive(Debug)]
-pub(super) struct Counts {
-    clock: Clock,
+pub(super) struct ProfileCounts {
+    clock: SamplingClock,
     /// Selects whose samples count if the events cover all processes.
-    kin: Option<Kin>,
-    spaces: Spaces,
+    kin: Option<KinFilter>,
+    spaces: CodeSpaces,
     files: MappedFiles,
-    stacks: HashMap<Stack, u64>,
+    stacks: HashMap<SampledStack, u64>,
     walker: Option<Walker>,
     lost: u64,
     begun_tasks: u64,
 }
 
-impl Counts {
+impl ProfileCounts {
     /// No counts yet, for samples by this clock and code of `files`; `walker` walks the copied stacks.
-    pub(super) fn new(clock: Clock, files: MappedFiles, walker: Option<Walker>) -> Self {
+    pub(super) fn new(clock: SamplingClock, files: MappedFiles, walker: Option<Walker>) -> Self {
         Self {
-            kin: (clock == Clock::Cpus).then(Kin::default),
+            kin: (clock == SamplingClock::Cpus).then(KinFilter::default),
             clock,
-            spaces: Spaces::default(),
+            spaces: CodeSpaces::default(),
             files,
             stacks: HashMap::new(),
             walker,
@@ -51,10 +51,10 @@ impl Counts {
     }
 
     /// Takes one event. Events come in the order of their times.
-    pub(super) fn take(&mut self, event: Event) {
+    pub(super) fn take(&mut self, event: ProfileEvent) {
         match event.told {
-            Told::Sample(sample) => self.count(sample),
-            Told::Name { pid, name, is_exec } => {
+            ProfileRecord::Sample(sample) => self.count(sample),
+            ProfileRecord::Name { pid, name, is_exec } => {
                 // Names are reported only for the program's own processes; for the first one, from its exec
                 // on.
                 if let Some(kin) = &mut self.kin {
@@ -62,19 +62,19 @@ impl Counts {
                 }
                 self.spaces.name(pid, &name, is_exec);
             }
-            Told::Map(mut map) => {
+            ProfileRecord::Map(mut map) => {
                 if map.is_executable {
                     map.path = self.files.meet(&map).to_string();
                 }
                 self.spaces.map(&map);
             }
-            Told::Fork { pid, parent_pid } => {
+            ProfileRecord::Fork { pid, parent_pid } => {
                 if self.kin.as_mut().is_none_or(|kin| kin.fork(pid, parent_pid)) {
                     self.begun_tasks = self.begun_tasks.saturating_add(1);
                     self.spaces.fork(pid, parent_pid);
                 }
             }
-            Told::Lost(count) => self.lost = self.lost.saturating_add(count),
+            ProfileRecord::Lost(count) => self.lost = self.lost.saturating_add(count),
         }
     }
 
@@ -95,7 +95,7 @@ impl Counts {
         }
     }
 
-    fn count(&mut self, sample: Sample) {
+    fn count(&mut self, sample: ThreadSample) {
         if self.kin.as_mut().is_some_and(|kin| !kin.has(sample.pid)) {
             return;
         }
@@ -110,13 +110,13 @@ impl Counts {
             _ => sample.user,
         };
         let user = self.callers(sample.pid, &addresses);
-        let stack = Stack { process, kernel: sample.kernel, user };
+        let stack = SampledStack { process, kernel: sample.kernel, user };
         *self.stacks.entry(stack).or_default() += 1;
     }
 
     /// The code of a call chain, up to the first entry that is not code: a program without frame pointers
     /// uses the register for something else.
-    fn callers(&self, pid: i32, addresses: &[u64]) -> Vec<Code> {
+    fn callers(&self, pid: i32, addresses: &[u64]) -> Vec<CodeLocation> {
         let place = |(depth, address): (usize, &u64)| {
             // Above the innermost entry, an address is a return address, which may be just past the function.
             let address = if depth == 0 { *address } else { address.saturating_sub(1) };
@@ -127,15 +127,15 @@ impl Counts {
 
     /// All stacks with the names of kernel functions, most frequent first.
     pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> StackSamples {
-        let mut named: HashMap<(u32, Vec<&str>, &[Code]), u64> = HashMap::new();
+        let mut named: HashMap<(u32, Vec<&str>, &[CodeLocation]), u64> = HashMap::new();
         for (stack, count) in &self.stacks {
             let kernel = stack.kernel.iter().enumerate();
             let names: Vec<&str> = kernel.map(|(depth, ip)| name(symbols, depth, *ip)).collect();
             *named.entry((stack.process, names, stack.user.as_slice())).or_default() += count;
         }
-        let mut names = Texts::default();
-        let mut frames: HashMap<Code, Arc<UserFrame>> = HashMap::new();
-        let mut frame = |code: &Code| {
+        let mut names = NumberedTexts::default();
+        let mut frames: HashMap<CodeLocation, Arc<UserFrame>> = HashMap::new();
+        let mut frame = |code: &CodeLocation| {
             Arc::clone(frames.entry(*code).or_insert_with(|| Arc::new(self.frame(*code))))
         };
         let mut stacks: Vec<ProfiledStack> = named
@@ -164,7 +164,7 @@ impl Counts {
         }
     }
 
-    fn frame(&self, code: Code) -> UserFrame {
+    fn frame(&self, code: CodeLocation) -> UserFrame {
         let path = self.spaces.text(code.path);
         let maker = (code.maker != 0).then_some(code.maker);
         UserFrame { path, offset_bytes: Bytes(code.offset), function: None, maker }
@@ -178,19 +178,19 @@ fn place(frame: &Arc<UserFrame>) -> (&str, Bytes) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::fault::event::Map;
+    use pagewise_model::fault::event::MapEvent;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
-    fn sample(pid: i32, kernel: &[u64], user: &[u64]) -> Told {
+    fn sample(pid: i32, kernel: &[u64], user: &[u64]) -> ProfileRecord {
         let (kernel, user) = (kernel.to_vec(), user.to_vec());
-        Told::Sample(Sample { pid, kernel, user, copied: None })
+        ProfileRecord::Sample(ThreadSample { pid, kernel, user, copied: None })
     }
 
-    fn counts(clock: Clock, all: Vec<Told>) -> Counts {
-        let mut counts = Counts::new(clock, MappedFiles::default(), None);
+    fn counts(clock: SamplingClock, all: Vec<ProfileRecord>) -> ProfileCounts {
+        let mut counts = ProfileCounts::new(clock, MappedFiles::default(), None);
         for (at, told) in all.into_iter().enumerate() {
-            counts.take(Event { at_ns: Nanos(at as u64), told });
+            counts.take(ProfileEvent { at_ns: Nanos(at as u64), told });
         }
         counts
     }
@@ -201,8 +201,9 @@ mod tests {
             "ffffffff81000000 T filemap_read\nffffffff81000100 T _copy_to_iter\n",
         )
         .unwrap();
-        let name = |pid, name: &str| Told::Name { pid, name: name.to_owned(), is_exec: true };
-        let map = Map {
+        let name =
+            |pid, name: &str| ProfileRecord::Name { pid, name: name.to_owned(), is_exec: true };
+        let map = MapEvent {
             pid: 1,
             start_address: 0x1000,
             size_bytes: Bytes(0x1000),
@@ -214,18 +215,18 @@ mod tests {
         };
         let copy = |place: u64| sample(1, &[KERNEL + 0x100 + place, KERNEL + 0x50], &[0x1010]);
         let all = counts(
-            Clock::default(),
+            SamplingClock::default(),
             vec![
                 name(1, "cat"),
-                Told::Map(map),
+                ProfileRecord::Map(map),
                 name(2, "wc"),
                 copy(1),
                 copy(2),
                 sample(2, &[], &[0x1010]),
                 // The following entry is not code, so the rest of the chain is invalid.
                 sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
-                Told::Fork { pid: 3, parent_pid: 1 },
-                Told::Lost(3),
+                ProfileRecord::Fork { pid: 3, parent_pid: 1 },
+                ProfileRecord::Lost(3),
             ],
         );
         let samples = all.resolve(&symbols, Nanos(500));
@@ -253,17 +254,18 @@ mod tests {
     #[test]
     fn of_whole_cpus_the_programs_own_samples_alone_are_counted() {
         let symbols = KernelSymbols::parse("ffffffff81000000 T exit_mmap\n").unwrap();
-        let name = |name: &str| Told::Name { pid: 1, name: name.to_owned(), is_exec: true };
+        let name =
+            |name: &str| ProfileRecord::Name { pid: 1, name: name.to_owned(), is_exec: true };
         let here = |pid| sample(pid, &[KERNEL], &[]);
-        let fork = |pid, parent_pid| Told::Fork { pid, parent_pid };
+        let fork = |pid, parent_pid| ProfileRecord::Fork { pid, parent_pid };
         let before = [here(1), here(9)];
         let with = [name("sh"), here(1), fork(2, 1), fork(1, 1), fork(10, 9), here(2), here(10)];
         // 2 has ended. What it releases still belongs to it, until another process has its number.
         let after = [here(2), fork(2, 9), here(2)];
-        let mut all = counts(Clock::Cpus, [&before[..], &with, &after].concat());
+        let mut all = counts(SamplingClock::Cpus, [&before[..], &with, &after].concat());
         let samples = all.resolve(&symbols, Nanos(500));
         let total: u64 = samples.stacks.iter().map(|stack| stack.count).sum();
-        assert_eq!((total, samples.begun_tasks, samples.clock), (3, 2, Clock::Cpus));
+        assert_eq!((total, samples.begun_tasks, samples.clock), (3, 2, SamplingClock::Cpus));
         assert!(samples.stacks.iter().all(|stack| &*stack.process == "sh"), "{:?}", samples.stacks);
         assert!(all.may_count(1) && !all.may_count(10) && all.may_count(11));
         all.expect(10);

@@ -15,12 +15,12 @@ use rustc_hash::FxHashSet;
 
 /// Processes of the program, and processes known not to belong to it.
 #[derive(Debug, Default)]
-pub(super) struct Kin {
+pub(super) struct KinFilter {
     ours: FxHashSet<i32>,
     strangers: FxHashSet<i32>,
 }
 
-impl Kin {
+impl KinFilter {
     /// Adds process `pid` to the program.
     pub(super) fn adopt(&mut self, pid: i32) {
         self.ours.insert(pid);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn children_are_ours_until_another_process_has_their_number() {
-        let mut kin = Kin::default();
+        let mut kin = KinFilter::default();
         assert!(!kin.has(1) && !kin.is_stranger(1), "before it is adopted");
         kin.adopt(1);
         assert!(kin.fork(2, 1) && kin.fork(3, 2) && kin.has(3));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_stranger_is_one_until_its_number_is_given_anew() {
-        let mut kin = Kin::default();
+        let mut kin = KinFilter::default();
         kin.adopt(1);
         assert!(!kin.is_stranger(8), "it has not been asked for");
         assert!(!kin.has(8) && kin.is_stranger(8) && !kin.is_stranger(1));

@@ -9,10 +9,10 @@
 //! thread gets its own events. Threads made meanwhile inherit them or are found by listing again
 //! (`perf::running`). The clock is found by trying:
 //!
-//! - **of each CPU** ([`Clock::Cpus`]): it samples whatever runs on the CPU, and samples of other programs are
+//! - **of each CPU** ([`SamplingClock::Cpus`]): it samples whatever runs on the CPU, and samples of other programs are
 //!   dropped (`kin`). The threads' own events report only names and mappings. For root, CAP_PERFMON, or with
 //!   `kernel.perf_event_paranoid` at 0 or below.
-//! - **of each task** ([`Clock::Tasks`]), with the rights of [`super::sampling`]. It starts with its task, not
+//! - **of each task** ([`SamplingClock::Tasks`]), with the rights of [`super::sampling`]. It starts with its task, not
 //!   in step with its parent's (kernel/events/core.c, `perf_swevent_start_hrtimer`), and ends before the task
 //!   releases its memory (kernel/exit.c, `do_exit`). So the first period of each process and thread is not
 //!   seen, which is counted, nor is most of exit.
@@ -31,21 +31,21 @@ mod kin;
 mod record;
 mod running;
 
-use super::drainer::{Collect, DRAIN_EVERY, DRAIN_SOON, Drainer};
+use super::drainer::{DRAIN_EVERY, DRAIN_SOON, RingCollector, RingDrainer};
 use super::event;
-use super::merge::Merge;
-use super::rings::Rings;
+use super::merge::RingMerge;
+use super::rings::CpuRings;
 use super::sampling::{PERIOD_NS, RING_BYTES, refusal};
 use super::streams::EVERYBODY;
 use crate::mapped_file::MappedFiles;
-use counts::Counts;
+use counts::ProfileCounts;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_kernel::perf::perf_event_attr;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::fault::event::FrameRegisters;
-use pagewise_model::profile::{Clock, StackSamples};
+use pagewise_model::profile::{SamplingClock, StackSamples};
 use pagewise_model::{Fact, Nanos};
-use record::{Event, Take, Told};
+use record::{EventReceiver, ProfileEvent, ProfileRecord};
 pub use running::profile_running;
 use std::time::Duration;
 
@@ -77,27 +77,28 @@ pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
 /// A profile in progress.
 #[derive(Debug)]
-pub struct Profiling(Drainer<Collected>);
+pub struct CpuClockProfiler(RingDrainer<ProfileCollector>);
 
-impl Profiling {
+impl CpuClockProfiler {
     /// Starts sampling `pid` from its exec on, or says why not. `walker`, if any, walks its stacks. Its code
     /// is opened in `files`.
     #[must_use]
     pub fn attach(pid: i32, files: &MappedFiles, walker: Option<Walker>) -> Fact<Self> {
         let walker = walker.filter(|_| cfg!(target_arch = "x86_64"));
-        let events = if walker.is_some() { Events::of_stacks() } else { Events::open(true) };
+        let events =
+            if walker.is_some() { ClockEvents::of_stacks() } else { ClockEvents::open(true) };
         Self::follow(pid, events, files, walker, refusal)
     }
 
-    /// Like [`Profiling::attach`], without the kernel's part and by the clock of each task.
+    /// Like [`CpuClockProfiler::attach`], without the kernel's part and by the clock of each task.
     #[must_use]
     pub fn attach_to_user_mode(pid: i32, files: &MappedFiles) -> Fact<Self> {
-        Self::follow(pid, Events::of_user_mode(), files, None, refusal_in_user_mode)
+        Self::follow(pid, ClockEvents::of_user_mode(), files, None, refusal_in_user_mode)
     }
 
     fn follow(
         pid: i32,
-        events: Result<Events, SysError>,
+        events: Result<ClockEvents, SysError>,
         files: &MappedFiles,
         walker: Option<Walker>,
         refusal: fn(&SysError) -> String,
@@ -114,18 +115,18 @@ impl Profiling {
 
     /// Collects what `events` report; `before` is the state at the beginning.
     fn start(
-        events: Events,
-        before: Vec<Told>,
+        events: ClockEvents,
+        before: Vec<ProfileRecord>,
         files: &MappedFiles,
         walker: Option<Walker>,
     ) -> Fact<Self> {
-        let mut counts = Counts::new(events.clock, files.clone(), walker);
+        let mut counts = ProfileCounts::new(events.clock, files.clone(), walker);
         for told in before {
-            counts.take(Event { at_ns: Nanos(0), told });
+            counts.take(ProfileEvent { at_ns: Nanos(0), told });
         }
-        let merge = Merge::default();
-        let collected = Collected { rings: events.rings, merge, ready: Vec::new(), counts };
-        Drainer::start(collected).map(Self)
+        let merge = RingMerge::default();
+        let collected = ProfileCollector { rings: events.rings, merge, ready: Vec::new(), counts };
+        RingDrainer::start(collected).map(Self)
     }
 
     /// Stops sampling and names the stacks.
@@ -137,18 +138,18 @@ impl Profiling {
 
 /// The events. All their records are samples or side-band data.
 #[derive(Debug)]
-struct Events {
-    rings: Rings<()>,
+struct ClockEvents {
+    rings: CpuRings<()>,
     /// Attributes of the event that each thread gets.
     attr: perf_event_attr,
-    clock: Clock,
+    clock: SamplingClock,
 }
 
-impl Events {
+impl ClockEvents {
     /// Opens the rings for a program to be executed, or for a running one. No thread has events yet.
     fn open(on_exec: bool) -> Result<Self, SysError> {
         Self::of_cpus(on_exec).or_else(|error| {
-            let clock = Clock::Tasks { why: of_cpus_refused(&error) };
+            let clock = SamplingClock::Tasks { why: of_cpus_refused(&error) };
             Ok(Self { rings: rings(on_exec)?, attr: task_clock(on_exec), clock })
         })
     }
@@ -157,7 +158,7 @@ impl Events {
     fn of_cpus(on_exec: bool) -> Result<Self, SysError> {
         let mut rings = rings(on_exec)?;
         rings.add_event((), &cpu_clock(), EVERYBODY)?;
-        Ok(Self { rings, attr: names(on_exec), clock: Clock::Cpus })
+        Ok(Self { rings, attr: names(on_exec), clock: SamplingClock::Cpus })
     }
 
     /// Copies the program's stacks, from its exec on.
@@ -165,8 +166,9 @@ impl Events {
         let mut attr = task_clock(true);
         attr.set_exclude_callchain_user(1);
         event::copy_stacks(&mut attr, COPIED_BYTES);
-        let rings = Rings::open(&event::online_cpus(), COPIED_RING_BYTES, RING_BYTES, false)?;
-        let clock = Clock::Tasks { why: "stacks are copied, of the program only".to_owned() };
+        let rings = CpuRings::open(&event::online_cpus(), COPIED_RING_BYTES, RING_BYTES, false)?;
+        let clock =
+            SamplingClock::Tasks { why: "stacks are copied, of the program only".to_owned() };
         Ok(Self { rings, attr, clock })
     }
 
@@ -175,7 +177,7 @@ impl Events {
         let mut attr = task_clock(true);
         attr.set_exclude_kernel(1);
         attr.set_exclude_callchain_kernel(1);
-        let clock = Clock::Tasks { why: "only user mode was requested".to_owned() };
+        let clock = SamplingClock::Tasks { why: "only user mode was requested".to_owned() };
         Ok(Self { rings: rings(true)?, attr, clock })
     }
 
@@ -187,15 +189,15 @@ impl Events {
 
 /// The rings and the events read from them.
 #[derive(Debug)]
-struct Collected {
-    rings: Rings<()>,
-    merge: Merge<Event>,
+struct ProfileCollector {
+    rings: CpuRings<()>,
+    merge: RingMerge<ProfileEvent>,
     /// Events released by `merge`, not yet counted.
-    ready: Vec<Event>,
-    counts: Counts,
+    ready: Vec<ProfileEvent>,
+    counts: ProfileCounts,
 }
 
-impl Collect for Collected {
+impl RingCollector for ProfileCollector {
     fn pause(&self) -> Duration {
         if self.counts.walks() { DRAIN_SOON } else { DRAIN_EVERY }
     }
@@ -204,7 +206,7 @@ impl Collect for Collected {
         self.merge.begin_round(clock::now());
         let (merge, counts) = (&mut self.merge, &mut self.counts);
         self.rings.drain(|ring, bytes, streams| {
-            record::parse(bytes, streams, &mut Drained { ring, merge, counts });
+            record::parse(bytes, streams, &mut RingReceiver { ring, merge, counts });
         });
         if last {
             self.merge.end();
@@ -215,27 +217,27 @@ impl Collect for Collected {
 }
 
 /// Receives the events of one ring.
-struct Drained<'a> {
+struct RingReceiver<'a> {
     ring: usize,
-    merge: &'a mut Merge<Event>,
-    counts: &'a mut Counts,
+    merge: &'a mut RingMerge<ProfileEvent>,
+    counts: &'a mut ProfileCounts,
 }
 
-impl Take for Drained<'_> {
+impl EventReceiver for RingReceiver<'_> {
     fn wants(&self, pid: i32) -> bool {
         self.counts.may_count(pid)
     }
 
-    fn take(&mut self, event: Event) {
-        if let Told::Fork { pid, .. } = event.told {
+    fn take(&mut self, event: ProfileEvent) {
+        if let ProfileRecord::Fork { pid, .. } = event.told {
             self.counts.expect(pid);
         }
         self.merge.add(self.ring, event);
     }
 }
 
-fn rings(on_exec: bool) -> Result<Rings<()>, SysError> {
-    Rings::open(&event::online_cpus(), RING_BYTES, RING_BYTES, !on_exec)
+fn rings(on_exec: bool) -> Result<CpuRings<()>, SysError> {
+    CpuRings::open(&event::online_cpus(), RING_BYTES, RING_BYTES, !on_exec)
 }
 
 /// Why user mode cannot be sampled.

@@ -4,21 +4,21 @@
 //! stack if requested. All other records are read by `side_band`. Unknown types are skipped, and so are the
 //! records of a thread's second event (`streams`).
 
-use crate::perf::merge::Timed;
+use crate::perf::merge::TimedRecord;
 use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
-use crate::perf::words::{CopiedStack, Words, halves};
+use crate::perf::words::{CopiedStack, RecordWords, halves};
 use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::Nanos;
-use pagewise_model::fault::event::Map;
+use pagewise_model::fault::event::MapEvent;
 
 /// The events of a profile need no kind.
-pub(super) type Streams = streams::Streams<()>;
+pub(super) type Streams = streams::EventStreams<()>;
 
 /// A sample of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct ThreadSample {
     pub(super) pid: i32,
     /// Return addresses in the kernel, leaf first; empty in user mode.
     pub(super) kernel: Vec<u64>,
@@ -30,15 +30,15 @@ pub(super) struct Sample {
 
 /// Content of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
-    Sample(Sample),
+pub(super) enum ProfileRecord {
+    Sample(ThreadSample),
     /// A process has this name. With `is_exec`, it has executed another program.
     Name {
         pid: i32,
         name: String,
         is_exec: bool,
     },
-    Map(Map),
+    Map(MapEvent),
     Fork {
         pid: i32,
         parent_pid: i32,
@@ -48,27 +48,27 @@ pub(super) enum Told {
 
 /// Something that happened, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct ProfileEvent {
     pub(super) at_ns: Nanos,
-    pub(super) told: Told,
+    pub(super) told: ProfileRecord,
 }
 
-impl Timed for Event {
+impl TimedRecord for ProfileEvent {
     fn at_ns(&self) -> Nanos {
         self.at_ns
     }
 }
 
 /// Receives events.
-pub(super) trait Take {
+pub(super) trait EventReceiver {
     /// Whether samples of process `pid` are worth reading.
     fn wants(&self, pid: i32) -> bool;
     /// Receives one event.
-    fn take(&mut self, event: Event);
+    fn take(&mut self, event: ProfileEvent);
 }
 
 /// Passes each event of `bytes` that counts to `taker`; returns how many bytes were understood.
-pub(super) fn parse(bytes: &[u8], streams: &mut Streams, taker: &mut impl Take) -> usize {
+pub(super) fn parse(bytes: &[u8], streams: &mut Streams, taker: &mut impl EventReceiver) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
             b::PERF_RECORD_SAMPLE => sample(misc, body, streams, |pid| taker.wants(pid)),
@@ -85,8 +85,8 @@ fn sample(
     body: &[u8],
     streams: &mut Streams,
     is_wanted: impl Fn(i32) -> bool,
-) -> Option<Event> {
-    let mut words = Words(body);
+) -> Option<ProfileEvent> {
+    let mut words = RecordWords(body);
     let (id, ip_address) = (words.next()?, words.next()?);
     let (pid, tid) = halves(words.next()?);
     if !streams.accepts(id, tid) || !is_wanted(pid) {
@@ -100,22 +100,25 @@ fn sample(
         false => kernel.clear(),
     }
     let copied = words.copied_stack();
-    Some(Event { at_ns, told: Told::Sample(Sample { pid, kernel, user, copied }) })
+    Some(ProfileEvent {
+        at_ns,
+        told: ProfileRecord::Sample(ThreadSample { pid, kernel, user, copied }),
+    })
 }
 
-fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
+fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<ProfileEvent> {
     let (at_ns, told) = side_band::read(record, misc, body, streams)?;
     let told = match told {
-        SideBand::Map(map) => Told::Map(map),
+        SideBand::Map(map) => ProfileRecord::Map(map),
         // Only the name of the first thread is the name of the process.
         SideBand::Name { pid, tid, name, is_exec } if is_exec || pid == tid => {
-            Told::Name { pid, name, is_exec }
+            ProfileRecord::Name { pid, name, is_exec }
         }
-        SideBand::Fork { pid, parent_pid } => Told::Fork { pid, parent_pid },
-        SideBand::Lost(count) => Told::Lost(count),
+        SideBand::Fork { pid, parent_pid } => ProfileRecord::Fork { pid, parent_pid },
+        SideBand::Lost(count) => ProfileRecord::Lost(count),
         SideBand::Name { .. } | SideBand::Exit { .. } => return None,
     };
-    Some(Event { at_ns, told })
+    Some(ProfileEvent { at_ns, told })
 }
 
 #[cfg(test)]
@@ -136,20 +139,20 @@ mod tests {
     #[derive(Default)]
     struct But {
         unwanted: i32,
-        told: Vec<Told>,
+        told: Vec<ProfileRecord>,
     }
 
-    impl Take for But {
+    impl EventReceiver for But {
         fn wants(&self, pid: i32) -> bool {
             pid != self.unwanted
         }
 
-        fn take(&mut self, event: Event) {
+        fn take(&mut self, event: ProfileEvent) {
             self.told.push(event.told);
         }
     }
 
-    fn read_but(unwanted: i32, bytes: &[u8]) -> Vec<Told> {
+    fn read_but(unwanted: i32, bytes: &[u8]) -> Vec<ProfileRecord> {
         let mut streams = Streams::new(false);
         streams.add(1, (), 8);
         let mut all = But { unwanted, told: Vec::new() };
@@ -158,7 +161,7 @@ mod tests {
         all.told
     }
 
-    fn read(bytes: &[u8]) -> Vec<Told> {
+    fn read(bytes: &[u8]) -> Vec<ProfileRecord> {
         read_but(0, bytes)
     }
 
@@ -167,7 +170,7 @@ mod tests {
         let chain = [b::PERF_CONTEXT_KERNEL, 11, 12, b::PERF_CONTEXT_USER, 21, 22];
         let told = |kernel: &[u64], user: &[u64]| {
             let (kernel, user) = (kernel.to_vec(), user.to_vec());
-            Told::Sample(Sample { pid: 7, kernel, user, copied: None })
+            ProfileRecord::Sample(ThreadSample { pid: 7, kernel, user, copied: None })
         };
         assert_eq!(read(&sample(MODE_KERNEL, &chain)), [told(&[11, 12], &[21, 22])]);
         assert_eq!(read(&sample(USER, &chain[3..])), [told(&[], &[21, 22])]);
@@ -188,9 +191,9 @@ mod tests {
             record(b::PERF_RECORD_LOST, 0, &with(&[1, 42])),
         ];
         let want = [
-            Told::Name { pid: 7, name: "cat".to_owned(), is_exec: true },
-            Told::Fork { pid: 9, parent_pid: 7 },
-            Told::Lost(42),
+            ProfileRecord::Name { pid: 7, name: "cat".to_owned(), is_exec: true },
+            ProfileRecord::Fork { pid: 9, parent_pid: 7 },
+            ProfileRecord::Lost(42),
         ];
         assert_eq!(read(&bytes.concat()), want);
     }

@@ -6,13 +6,13 @@
 //! reported by both. CPU time (by the kernel's ticks) and faults are read before and after, so some figures
 //! exist even without the right to sample. A process that has been waited for by then has no figures left.
 
-use super::record::Told;
-use super::{Events, Profiling};
+use super::record::ProfileRecord;
+use super::{ClockEvents, CpuClockProfiler};
 use crate::mapped_file::MappedFiles;
 use crate::perf::sampling::refusal;
 use crate::perf::{event, running};
-use crate::target::{Target, Until};
-use pagewise_kernel::proc::stat::{self, Stat};
+use crate::target::{RecordingCourse, TargetProcess};
+use pagewise_kernel::proc::stat::{self, ProcessStat};
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::profile::{FollowedProcess, StackSamples};
@@ -21,9 +21,9 @@ use pagewise_model::{Fact, Nanos};
 /// Profiles `target` and its descendants, and opens their code in `files`. Never stops them.
 #[must_use]
 pub fn profile_running(
-    target: &Target,
+    target: &TargetProcess,
     files: &MappedFiles,
-    until: &Until<'_>,
+    until: &RecordingCourse<'_>,
 ) -> (Fact<StackSamples>, FollowedProcess) {
     let pid = target.pid();
     let (profiling, followed) = follow(pid, files);
@@ -36,11 +36,11 @@ pub fn profile_running(
     let has_ended = target.attend(until);
     let wall_ns = Nanos(clock::now().0.saturating_sub(start.0));
     let after = target.stat();
-    let between = |of: fn(&Stat) -> u64| {
+    let between = |of: fn(&ProcessStat) -> u64| {
         let (before, after) = (before.known()?, after.known()?);
         Some(of(after).saturating_sub(of(before)))
     };
-    let samples = profiling.and_then(Profiling::finish);
+    let samples = profiling.and_then(CpuClockProfiler::finish);
     let course = FollowedProcess {
         pid,
         threads,
@@ -49,7 +49,7 @@ pub fn profile_running(
         wall_ns,
         user_ns: between(|stat| stat.user_ticks).map(ticks),
         sys_ns: between(|stat| stat.system_ticks).map(ticks),
-        faults: between(Stat::faults_with_children),
+        faults: between(ProcessStat::faults_with_children),
         has_ended,
     };
     (samples, course)
@@ -62,7 +62,7 @@ fn ticks(count: u64) -> Nanos {
 
 /// Processes that a profile follows from its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Followed {
+struct ProfiledProcesses {
     /// Threads of the process and of its descendants.
     threads: u64,
     /// Number of descendants.
@@ -72,13 +72,13 @@ struct Followed {
 }
 
 /// Starts sampling process `pid` and all its descendants from now on, or says why not.
-fn follow(pid: i32, files: &MappedFiles) -> (Fact<Profiling>, Followed) {
+fn follow(pid: i32, files: &MappedFiles) -> (Fact<CpuClockProfiler>, ProfiledProcesses) {
     event::allow_descriptors();
-    let mut events = match Events::open(false) {
+    let mut events = match ClockEvents::open(false) {
         Ok(events) => events,
-        Err(error) => return (Fact::Missing(refusal(&error)), Followed::default()),
+        Err(error) => return (Fact::Missing(refusal(&error)), ProfiledProcesses::default()),
     };
-    let mut followed = Followed::default();
+    let mut followed = ProfiledProcesses::default();
     let mut processes = vec![pid];
     if let Err(error) = events.add_process(pid) {
         return (Fact::Missing(refusal(&error)), followed);
@@ -95,10 +95,10 @@ fn follow(pid: i32, files: &MappedFiles) -> (Fact<Profiling>, Followed) {
     let threads = |pid: &i32| tree::threads(*pid).map_or(0, |threads| threads.len() as u64);
     followed.threads = processes.iter().map(threads).sum();
     let before = processes.iter().flat_map(|pid| what_was_before(*pid)).collect();
-    (Profiling::start(events, before, files, None), followed)
+    (CpuClockProfiler::start(events, before, files, None), followed)
 }
 
-impl Events {
+impl ClockEvents {
     /// Opens the events of every thread of process `pid`.
     fn add_process(&mut self, pid: i32) -> Result<(), SysError> {
         running::add_threads(self, pid, |all, tid| all.rings.owns(tid), Self::add_thread)
@@ -106,8 +106,9 @@ impl Events {
 }
 
 /// The name of a process and its mapped code.
-fn what_was_before(pid: i32) -> Vec<Told> {
-    let name = stat::read(pid).map(|stat| Told::Name { pid, name: stat.comm, is_exec: true });
+fn what_was_before(pid: i32) -> Vec<ProfileRecord> {
+    let name =
+        stat::read(pid).map(|stat| ProfileRecord::Name { pid, name: stat.comm, is_exec: true });
     let code = running::mapped(pid).filter(|map| map.is_executable);
-    name.into_iter().chain(code.map(Told::Map)).collect()
+    name.into_iter().chain(code.map(ProfileRecord::Map)).collect()
 }

@@ -17,13 +17,13 @@
 mod names;
 
 use super::exec_stop;
-use crate::launch::{LaunchError, Running, Suspended};
-use crate::ptrace::Stop;
-use crate::ptrace::request::{self, Call};
+use crate::launch::{LaunchError, RunningProgram, SuspendedProgram};
+use crate::ptrace::PtraceStop;
+use crate::ptrace::request::{self, SyscallNumber};
 use crate::{signals, wait};
 use pagewise_kernel::proc::{stat, status};
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::fault::{CallKind, CallTally, ExecCounts, Inside, ThreadCalls};
+use pagewise_model::fault::{CallKind, CallSpan, CallTally, ExecCounts, ThreadCalls};
 use pagewise_model::{Fact, Nanos};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +40,7 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
 
 /// Result of following a program.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowOutcome {
     /// Counts right after the program was executed.
     pub(crate) exec: Fact<ExecCounts>,
     pub(crate) calls: Fact<ThreadCalls>,
@@ -48,20 +48,20 @@ pub(crate) struct Followed {
 
 /// A program that is being followed.
 #[derive(Debug)]
-pub(crate) struct Following(JoinHandle<Result<Follower, SysError>>);
+pub(crate) struct FollowedProgram(JoinHandle<Result<CallFollower, SysError>>);
 
-impl Following {
+impl FollowedProgram {
     /// Waits for the end of the program, which should be near.
-    pub(crate) fn finish(self) -> Followed {
+    pub(crate) fn finish(self) -> FollowOutcome {
         match self.0.join() {
             Ok(Ok(follower)) => follower.finish(),
-            Ok(Err(error)) => Followed::nothing(&error.to_string()),
-            Err(_) => Followed::nothing("the thread that follows calls died"),
+            Ok(Err(error)) => FollowOutcome::nothing(&error.to_string()),
+            Err(_) => FollowOutcome::nothing("the thread that follows calls died"),
         }
     }
 }
 
-impl Followed {
+impl FollowOutcome {
     /// For a program whose calls are not followed.
     pub(crate) fn at_exec(exec: Fact<ExecCounts>) -> Self {
         Self { exec, calls: Fact::missing("not requested") }
@@ -76,13 +76,15 @@ impl Followed {
 ///
 /// # Errors
 /// [`LaunchError`] when the program cannot be started.
-pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchError> {
+pub(crate) fn release(
+    child: SuspendedProgram,
+) -> Result<(RunningProgram, FollowedProgram), LaunchError> {
     let pid = child.pid();
     let (seized, is_seized) = mpsc::channel::<()>();
     let follow = move || {
         request::seize(pid, EVENTS)?;
         drop(seized);
-        Follower::new(pid).serve()
+        CallFollower::new(pid).serve()
     };
     let thread = thread::Builder::new().name("calls".to_owned()).spawn(follow);
     let thread = thread.map_err(|e| LaunchError::call("clone", "a thread that follows", &e))?;
@@ -90,7 +92,7 @@ pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
     let _seized = is_seized.recv();
     let running = child.release_unconfirmed()?;
     match running.exec_error() {
-        None => Ok((running, Following(thread))),
+        None => Ok((running, FollowedProgram(thread))),
         Some(error) => {
             // In this order: waiting for a child consumes the stops that another thread waits for.
             let _nothing = thread.join();
@@ -102,35 +104,35 @@ pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
 
 /// State of a thread of the tree.
 #[derive(Debug, Clone, Copy)]
-struct Thread {
+struct CallingThread {
     pid: i32,
-    call: Option<Entered>,
+    call: Option<EnteredCall>,
 }
 
 /// The current call of a thread.
 #[derive(Debug, Clone, Copy)]
-struct Entered {
-    call: Call,
+struct EnteredCall {
+    call: SyscallNumber,
     at: Nanos,
     /// Fault count of the thread at the entry.
     faults: u64,
 }
 
 #[derive(Debug)]
-struct Follower {
+struct CallFollower {
     root: i32,
-    threads: HashMap<i32, Thread>,
+    threads: HashMap<i32, CallingThread>,
     exec: Option<Fact<ExecCounts>>,
-    by_call: BTreeMap<Call, u64>,
+    by_call: BTreeMap<SyscallNumber, u64>,
     /// Faults of threads and processes before their first stop.
     at_birth: u64,
     /// Time spans of the faults that are in the counts above.
-    inside: Vec<Inside>,
+    inside: Vec<CallSpan>,
 }
 
-impl Follower {
+impl CallFollower {
     fn new(root: i32) -> Self {
-        let first = Thread { pid: root, call: None };
+        let first = CallingThread { pid: root, call: None };
         Self {
             root,
             threads: HashMap::from([(root, first)]),
@@ -161,20 +163,20 @@ impl Follower {
         Ok(self)
     }
 
-    fn stopped(&mut self, tid: i32, stop: Stop) -> Result<(), SysError> {
+    fn stopped(&mut self, tid: i32, stop: PtraceStop) -> Result<(), SysError> {
         self.add_new(tid)?;
         match stop {
-            Stop::Signal(signal) => request::syscall(tid, signal),
-            Stop::Group(_) => signals::park(tid, self.root),
-            Stop::Exit => {
+            PtraceStop::Signal(signal) => request::syscall(tid, signal),
+            PtraceStop::Group(_) => signals::park(tid, self.root),
+            PtraceStop::Exit => {
                 self.threads.remove(&tid);
                 request::detach(tid, 0)
             }
-            Stop::Exec => {
+            PtraceStop::Exec => {
                 self.executed(tid)?;
                 request::syscall(tid, 0)
             }
-            Stop::Syscall => {
+            PtraceStop::Syscall => {
                 self.at_call(tid)?;
                 request::syscall(tid, 0)
             }
@@ -190,24 +192,24 @@ impl Follower {
         let pid = status::read(tid)?.tgid.unwrap_or(tid);
         self.at_birth += stat::read_thread(tid)?.faults();
         self.inside_since_birth(tid);
-        self.threads.insert(tid, Thread { pid, call: None });
+        self.threads.insert(tid, CallingThread { pid, call: None });
         Ok(())
     }
 
     fn inside_since_birth(&mut self, tid: i32) {
-        self.inside.push(Inside { tid, from_ns: Nanos(0), until_ns: clock::now() });
+        self.inside.push(CallSpan { tid, from_ns: Nanos(0), until_ns: clock::now() });
     }
 
     fn at_call(&mut self, tid: i32) -> Result<(), SysError> {
         let (at, faults) = (clock::now(), stat::read_thread(tid)?.faults());
-        let entered = request::call_entered(tid)?.map(|call| Entered { call, at, faults });
+        let entered = request::call_entered(tid)?.map(|call| EnteredCall { call, at, faults });
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let before = std::mem::replace(&mut thread.call, entered);
         if let (None, Some(before)) = (entered, before) {
             let taken = faults.saturating_sub(before.faults);
             *self.by_call.entry(before.call).or_default() += taken;
             if taken > 0 {
-                self.inside.push(Inside { tid, from_ns: before.at, until_ns: at });
+                self.inside.push(CallSpan { tid, from_ns: before.at, until_ns: at });
             }
         }
         Ok(())
@@ -223,11 +225,11 @@ impl Follower {
         let former = i32::try_from(request::event_message(tid)?).unwrap_or(tid);
         let call = self.threads.get(&former).and_then(|thread| thread.call);
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
-        self.threads.insert(tid, Thread { pid: tid, call });
+        self.threads.insert(tid, CallingThread { pid: tid, call });
         Ok(())
     }
 
-    fn finish(mut self) -> Followed {
+    fn finish(mut self) -> FollowOutcome {
         self.inside.sort_unstable();
         let named = self.by_call.into_iter().map(|(call, faults)| {
             let (call, kind) = names::of(call);
@@ -238,7 +240,7 @@ impl Follower {
         let mut calls: Vec<CallTally> =
             named.chain([born]).filter(|tally| tally.faults > 0).collect();
         calls.sort_by(|a, b| (Reverse(a.faults), &a.call).cmp(&(Reverse(b.faults), &b.call)));
-        Followed {
+        FollowOutcome {
             exec: self.exec.unwrap_or_else(|| Fact::missing("no program was executed")),
             calls: Fact::Known(ThreadCalls { calls, inside: self.inside }),
         }
@@ -248,13 +250,13 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::{self, Launch};
-    use pagewise_model::usage::Ended;
+    use crate::launch::{self, ProgramLaunch};
+    use pagewise_model::usage::ProgramEnd;
 
     /// Runs `script` in a shell; `None` if it cannot be traced.
-    fn followed(script: &str) -> Option<(Followed, Ended, u64)> {
+    fn followed(script: &str) -> Option<(FollowOutcome, ProgramEnd, u64)> {
         let argv = ["sh", "-c", script].map(Into::into).to_vec();
-        let child = launch::spawn(&Launch::experiment(argv), &[]).unwrap();
+        let child = launch::spawn(&ProgramLaunch::experiment(argv), &[]).unwrap();
         let (running, following) = release(child).unwrap();
         let followed = following.finish();
         let (status, usage) = wait::reap(running.pid()).unwrap();
@@ -267,7 +269,7 @@ mod tests {
     fn a_tree_runs_to_its_end_and_its_calls_are_counted() {
         let script = "(exit 3); a=$?; true | cat; trap : USR1; kill -USR1 $$; exit $a";
         let Some((followed, ended, counted)) = followed(script) else { return };
-        assert_eq!(ended, Ended::Exited(3));
+        assert_eq!(ended, ProgramEnd::Exited(3));
         let calls = followed.calls.known().unwrap();
         let start = calls.faults(CallKind::Start);
         // cat was created and executed: that takes at least its stack and its image.
@@ -286,7 +288,7 @@ mod tests {
         let done = dir.path().join("done");
         let script = format!("(sleep 0.2; echo > {}) & exit 0", done.display());
         let Some((_, ended, _)) = followed(&script) else { return };
-        assert_eq!(ended, Ended::Exited(0));
+        assert_eq!(ended, ProgramEnd::Exited(0));
         let start = std::time::Instant::now();
         while !done.exists() {
             assert!(start.elapsed().as_secs() < 20, "it has been stopped");
@@ -301,7 +303,7 @@ mod tests {
         let damaged = dir.path().join("damaged");
         std::fs::write(&damaged, b"\x7fELF\0\0\0\0").unwrap();
         std::fs::set_permissions(&damaged, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let child = launch::spawn(&Launch::experiment(vec![damaged.into()]), &[]).unwrap();
+        let child = launch::spawn(&ProgramLaunch::experiment(vec![damaged.into()]), &[]).unwrap();
         assert!(release(child).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Names and kinds of system calls that take faults, by their numbers on this machine. A call without a name
 //! here, or by the table of another architecture, is shown by its number.
 
-use crate::ptrace::request::Call;
+use crate::ptrace::request::SyscallNumber;
 use crate::seccomp::ARCHITECTURE;
 use libc::c_long;
 use pagewise_model::fault::CallKind;
@@ -93,7 +93,7 @@ const COPY: &[(c_long, &str)] = &[
 ];
 
 /// Name and kind of a call.
-pub(super) fn of(call: Call) -> (String, CallKind) {
+pub(super) fn of(call: SyscallNumber) -> (String, CallKind) {
     let number = call.number;
     if call.architecture != ARCHITECTURE {
         return (format!("call {number} of {:#x}", call.architecture), CallKind::Copy);
@@ -115,10 +115,10 @@ mod tests {
         let all: Vec<_> = [START, POPULATE, COPY].concat();
         let numbers: std::collections::BTreeSet<_> = all.iter().map(|call| call.0).collect();
         assert_eq!(numbers.len(), all.len());
-        let native = |number| of(Call { architecture: ARCHITECTURE, number });
+        let native = |number| of(SyscallNumber { architecture: ARCHITECTURE, number });
         let mlock = u64::try_from(libc::SYS_mlock).unwrap();
         assert_eq!(native(mlock), ("mlock".to_owned(), CallKind::Populate));
         assert_eq!(native(99_999), ("call 99999".to_owned(), CallKind::Copy));
-        assert_eq!(of(Call { architecture: 7, number: mlock }).1, CallKind::Copy);
+        assert_eq!(of(SyscallNumber { architecture: 7, number: mlock }).1, CallKind::Copy);
     }
 }

@@ -3,8 +3,10 @@
 mod prices;
 
 use super::judge;
-use pagewise_model::bench::file::{Arm, Cell, Judgement, Ledger, Part, Point, Residency};
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::{
+    CacheResidency, FileBenchPart, FileCell, FileJudgement, FilePoint, ReadLedger, ReadWay,
+};
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::constructed::{CHECKSUM, cell, reading, readings};
 use pagewise_model::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -12,13 +14,13 @@ use proptest::prelude::*;
 const MS: Nanos = Nanos::millis(10);
 
 /// The judgement on read() and one other point, whose ledger was changed.
-fn judged(cell: Cell, change: impl Fn(&mut Ledger)) -> Judgement {
+fn judged(cell: FileCell, change: impl Fn(&mut ReadLedger)) -> FileJudgement {
     let mut other = reading(cell, MS, 6);
     other.samples.iter_mut().for_each(|sample| change(&mut sample.ledger));
-    judge(&readings(vec![reading(cell.by(Arm::Read), Nanos::millis(20), 6), other]))
+    judge(&readings(vec![reading(cell.by(ReadWay::Read), Nanos::millis(20), 6), other]))
 }
 
-fn why(cell: Cell, change: impl Fn(&mut Ledger)) -> String {
+fn why(cell: FileCell, change: impl Fn(&mut ReadLedger)) -> String {
     let judgement = judged(cell, change);
     assert!(judgement.ratio(1).is_none(), "what is refused is not compared");
     judgement.refusal(1).map_or_else(String::new, str::to_owned)
@@ -26,7 +28,7 @@ fn why(cell: Cell, change: impl Fn(&mut Ledger)) -> String {
 
 #[test]
 fn equal_work_is_compared() {
-    let judgement = judged(cell(Arm::Map), |_| {});
+    let judgement = judged(cell(ReadWay::Map), |_| {});
     assert_eq!(judgement.refusals, []);
     let ratio = judgement.ratio(1).unwrap();
     assert!((ratio.ratio - 0.5).abs() < 1e-6 && ratio.base == 0, "{ratio:?}");
@@ -35,8 +37,8 @@ fn equal_work_is_compared() {
 
 #[test]
 fn the_loop_of_32_bits_is_refused() {
-    let large = Cell { span_bytes: Bytes::gib(4), ..cell(Arm::Map) };
-    let walked = |asked: &mut Ledger| {
+    let large = FileCell { span_bytes: Bytes::gib(4), ..cell(ReadWay::Map) };
+    let walked = |asked: &mut ReadLedger| {
         asked.bytes = Bytes(1 << 31);
         asked.blocks /= 2;
         asked.distinct_blocks /= 2;
@@ -46,55 +48,55 @@ fn the_loop_of_32_bits_is_refused() {
 
 #[test]
 fn drawing_with_replacement_is_refused() {
-    let random = Cell { order: Order::Random, ..cell(Arm::Map) };
-    let drawn = |asked: &mut Ledger| asked.distinct_blocks = asked.distinct_blocks * 63 / 100;
+    let random = FileCell { order: AccessOrder::Random, ..cell(ReadWay::Map) };
+    let drawn = |asked: &mut ReadLedger| asked.distinct_blocks = asked.distinct_blocks * 63 / 100;
     let why = why(random, drawn);
     assert_eq!(why, "it touched 2580 of 4096 blocks (63%), some more than once");
 }
 
 #[test]
 fn mapping_before_the_clock_is_refused() {
-    let mapped = |asked: &mut Ledger| asked.mapped_before_bytes = Bytes::mib(64);
-    let why = why(cell(Arm::MapPopulate), mapped);
+    let mapped = |asked: &mut ReadLedger| asked.mapped_before_bytes = Bytes::mib(64);
+    let why = why(cell(ReadWay::MapPopulate), mapped);
     assert_eq!(why, "64.0 MiB was mapped before its clock started");
 }
 
 #[test]
 fn a_copy_that_was_not_made_is_refused() {
-    let why = why(cell(Arm::Map), |asked| asked.checksum += 1);
+    let why = why(cell(ReadWay::Map), |asked| asked.checksum += 1);
     assert!(why.contains("checksum is wrong"), "{why}");
-    let mut unknown = readings(vec![reading(cell(Arm::Map), MS, 1)]);
+    let mut unknown = readings(vec![reading(cell(ReadWay::Map), MS, 1)]);
     unknown.truths.clear();
     assert!(judge(&unknown).refusal(0).is_some_and(|why| why.contains("not known")));
 }
 
 #[test]
 fn passes_multiply_the_work() {
-    let again = Cell { part: Part::Passes, passes: 8, ..cell(Arm::Place) };
+    let again = FileCell { part: FileBenchPart::Passes, passes: 8, ..cell(ReadWay::Place) };
     assert_eq!(judged(again, |_| {}).refusals, []);
-    let once = Ledger::asked(&Cell { passes: 1, ..again }, CHECKSUM);
+    let once = ReadLedger::asked(&FileCell { passes: 1, ..again }, CHECKSUM);
     assert_eq!(why(again, |asked| *asked = once), "it read 64.0 MiB of 512 MiB (12%)");
 }
 
-fn advice(points: Vec<Point>) -> [String; 3] {
+fn advice(points: Vec<FilePoint>) -> [String; 3] {
     judge(&readings(points)).advice.try_into().unwrap()
 }
 
 #[test]
 fn the_sentences_name_the_best_of_each_kind() {
-    let random = |arm| Cell { order: Order::Random, ..cell(arm) };
-    let cold = |arm| Cell { residency: Residency::Cold, ..cell(arm) };
-    let again = |arm| Cell { part: Part::Passes, passes: 2, ..cell(arm) };
-    let mut kept = reading(again(Arm::Place), MS, 3);
+    let random = |arm| FileCell { order: AccessOrder::Random, ..cell(arm) };
+    let cold = |arm| FileCell { residency: CacheResidency::Cold, ..cell(arm) };
+    let again = |arm| FileCell { part: FileBenchPart::Passes, passes: 2, ..cell(arm) };
+    let mut kept = reading(again(ReadWay::Place), MS, 3);
     kept.samples.iter_mut().for_each(|sample| sample.pass_ns[1] = Nanos::millis(2));
     let [warm, cold, again] = advice(vec![
-        reading(cell(Arm::Read), Nanos::millis(20), 3),
-        reading(cell(Arm::Place), MS, 3),
-        reading(random(Arm::Pread), MS, 3),
-        reading(random(Arm::Map), MS, 3),
-        reading(cold(Arm::Read), Nanos::millis(100), 2),
-        reading(cold(Arm::MapSequential), Nanos::millis(50), 2),
-        reading(again(Arm::Read), MS, 3),
+        reading(cell(ReadWay::Read), Nanos::millis(20), 3),
+        reading(cell(ReadWay::Place), MS, 3),
+        reading(random(ReadWay::Pread), MS, 3),
+        reading(random(ReadWay::Map), MS, 3),
+        reading(cold(ReadWay::Read), Nanos::millis(100), 2),
+        reading(cold(ReadWay::MapSequential), Nanos::millis(50), 2),
+        reading(again(ReadWay::Read), MS, 3),
         kept,
     ]);
     let part = "in order: a mapping used in place in blocks of 16.0 KiB gives 6.1 GiB/s, 2.0 times \
@@ -110,7 +112,8 @@ fn the_sentences_name_the_best_of_each_kind() {
 
 #[test]
 fn what_is_not_known_has_its_reason() {
-    let mut refused = Point::new(Cell { residency: Residency::Cold, ..cell(Arm::Read) });
+    let mut refused =
+        FilePoint::new(FileCell { residency: CacheResidency::Cold, ..cell(ReadWay::Read) });
     refused.refused = Some("3 pages stay".to_owned());
     let sentences = advice(vec![refused]);
     assert!(sentences.iter().all(|sentence| sentence.starts_with("No verdict")));
@@ -119,22 +122,22 @@ fn what_is_not_known_has_its_reason() {
 
 #[test]
 fn what_was_refused_advises_nothing() {
-    let mut half = reading(cell(Arm::Map), MS, 3);
+    let mut half = reading(cell(ReadWay::Map), MS, 3);
     half.samples[0].ledger.bytes = Bytes(0);
-    let [warm, ..] = advice(vec![reading(cell(Arm::Read), MS, 3), half]);
+    let [warm, ..] = advice(vec![reading(cell(ReadWay::Read), MS, 3), half]);
     assert!(warm.starts_with("No verdict"), "{warm}");
 }
 
 proptest! {
     #[test]
     fn any_other_ledger_is_refused(field in 0..5_usize, by in 1_u64..1 << 40) {
-        let change = |ledger: &mut Ledger| match field {
+        let change = |ledger: &mut ReadLedger| match field {
             0 => ledger.bytes.0 = ledger.bytes.0.wrapping_add(by),
             1 => ledger.blocks = ledger.blocks.wrapping_add(by),
             2 => ledger.distinct_blocks = ledger.distinct_blocks.wrapping_sub(by),
             3 => ledger.checksum = ledger.checksum.wrapping_add(by),
             _ => ledger.mapped_before_bytes.0 = by,
         };
-        prop_assert!(!why(cell(Arm::Map), change).is_empty());
+        prop_assert!(!why(cell(ReadWay::Map), change).is_empty());
     }
 }

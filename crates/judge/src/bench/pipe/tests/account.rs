@@ -7,15 +7,15 @@ fn every_part_of_a_known_point_is_found() {
     let judgement = judged(vec![made(write_read(), write_read_work(), COUNTS, 0.0)], &references());
     let account = only(&judgement);
     let parts = [
-        (Work::Copy, 2.0 * COPY),
-        (Work::CacheTransfer, CROSS),
-        (Work::PageAllocation, PAGES as f64 * PAGE),
-        (Work::Entry, 8_192.0 * ENTRY),
-        (Work::Locks, 8_192.0 * LOCK),
-        (Work::Faults, 500.0 * FAULT),
-        (Work::Wakeups, 3_000.0 * WAKEUP),
-        (Work::Waiting, 7e6),
-        (Work::User, 2e6),
+        (PipeWork::Copy, 2.0 * COPY),
+        (PipeWork::CacheTransfer, CROSS),
+        (PipeWork::PageAllocation, PAGES as f64 * PAGE),
+        (PipeWork::Entry, 8_192.0 * ENTRY),
+        (PipeWork::Locks, 8_192.0 * LOCK),
+        (PipeWork::Faults, 500.0 * FAULT),
+        (PipeWork::Wakeups, 3_000.0 * WAKEUP),
+        (PipeWork::Waiting, 7e6),
+        (PipeWork::User, 2e6),
     ];
     for (work, ns) in parts {
         assert_near(account.part_ns(work), ns, 1e-3);
@@ -29,8 +29,8 @@ fn every_part_of_a_known_point_is_found() {
 fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
     let reference = references();
     let slots = PAGES as f64 * (SLOT + PIN + APART);
-    let spliced = rung("splice", Writer::Vmsplice, Reader::Splice);
-    let read = rung("read", Writer::Vmsplice, Reader::Read);
+    let spliced = rung("splice", RungWriter::Vmsplice, RungReader::Splice);
+    let read = rung("read", RungWriter::Vmsplice, RungReader::Read);
     let more = Truth { switches: 13_000, faults: 90_500, ..COUNTS };
     let points = vec![
         made(spliced.clone(), slots, COUNTS, 0.03),
@@ -42,11 +42,11 @@ fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
     let change = |at: usize, work| {
         steps[at].parts.iter().find(|(w, _)| *w == work).map_or(0.0, |(_, ns)| *ns)
     };
-    assert_near(change(0, Work::Copy), READ, 0.1);
-    assert_near(change(1, Work::Copy), -READ, 0.1);
-    assert_eq!(change(0, Work::CacheTransfer), 0.0, "what is lent again lies in both caches");
-    assert_near(change(1, Work::Wakeups), 10_000.0 * WAKEUP, 0.1);
-    assert_near(change(1, Work::Faults), 90_000.0 * FAULT, 0.1);
+    assert_near(change(0, PipeWork::Copy), READ, 0.1);
+    assert_near(change(1, PipeWork::Copy), -READ, 0.1);
+    assert_eq!(change(0, PipeWork::CacheTransfer), 0.0, "what is lent again lies in both caches");
+    assert_near(change(1, PipeWork::Wakeups), 10_000.0 * WAKEUP, 0.1);
+    assert_near(change(1, PipeWork::Faults), 90_000.0 * FAULT, 0.1);
     for step in &steps {
         let explained: f64 = step.parts.iter().map(|(_, ns)| ns).sum();
         assert_near(explained + step.unexplained_per_gib_ns, step.change_per_gib_ns, 1e-9);
@@ -56,12 +56,12 @@ fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
 #[test]
 fn what_has_no_price_stays_unexplained_to_the_nanosecond() {
     let slots = PAGES as f64 * (SLOT + PIN + APART);
-    let spliced = || made(rung("s", Writer::Vmsplice, Reader::Splice), slots, COUNTS, 0.0);
+    let spliced = || made(rung("s", RungWriter::Vmsplice, RungReader::Splice), slots, COUNTS, 0.0);
     let full = judged(vec![spliced()], &references());
     assert!(only(&full).unexplained_per_gib_ns.abs() < 1e-4 * only(&full).per_gib_ns);
     let without = judged(vec![spliced()], &ReferencePrices::missing("not measured"));
     let account = only(&without);
-    assert_eq!(account.not_priced, [Work::Pinning, Work::Slots, Work::CacheTransfer]);
+    assert_eq!(account.not_priced, [PipeWork::Pinning, PipeWork::Slots, PipeWork::CacheTransfer]);
     assert_near(account.unexplained_per_gib_ns, slots, 1e-3);
     let hidden = Truth { kernel: 33e6, ..COUNTS };
     let more = judged(vec![made(write_read(), write_read_work(), hidden, 0.0)], &references());
@@ -79,35 +79,35 @@ fn prices_that_say_too_much_leave_a_negative_rest() {
 #[test]
 fn an_end_that_spins_waits() {
     let spinning = Truth { spins: 200_000, switches: 0, waiting: 0.0, ..COUNTS };
-    let mut busy = rung("busy", Writer::Vmsplice, Reader::Splice);
-    busy.wait = Wait::Busy;
+    let mut busy = rung("busy", RungWriter::Vmsplice, RungReader::Splice);
+    busy.wait = RungWait::Busy;
     let slots = PAGES as f64 * (SLOT + PIN + APART);
     let judgement = judged(vec![made(busy, slots, spinning, 0.0)], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
-    assert_near(account.part_ns(Work::Entry), 8_192.0 * ENTRY, 1e-3);
-    assert!(account.part_ns(Work::Wakeups) == 0.0);
+    assert_near(account.part_ns(PipeWork::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
+    assert_near(account.part_ns(PipeWork::Entry), 8_192.0 * ENTRY, 1e-3);
+    assert!(account.part_ns(PipeWork::Wakeups) == 0.0);
 }
 
 #[test]
 fn time_spun_and_time_in_own_code_are_what_was_measured() {
     let truth = Truth { spins: 200_000, switches: 0, waiting: 0.0, ..COUNTS };
-    let mut point = made(rung("t", Writer::Vmsplice, Reader::Splice), 1e6, truth, 0.0);
+    let mut point = made(rung("t", RungWriter::Vmsplice, RungReader::Splice), 1e6, truth, 0.0);
     for end in point.samples.iter_mut().flat_map(|s| [&mut s.writer, &mut s.reader]) {
         (end.spun_ns, end.own_ns) = (Some(Nanos(4_000_000)), Some(Nanos(3_000_000)));
     }
     let judgement = judged(vec![point.clone()], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Waiting), 8e6, 1e-6);
+    assert_near(account.part_ns(PipeWork::Waiting), 8e6, 1e-6);
     // Both ends' own code, less 500 faults; the kernel's 2 ms of user time are not counted again.
-    assert_near(account.part_ns(Work::User), 6e6 - 500.0 * FAULT, 1e-6);
+    assert_near(account.part_ns(PipeWork::User), 6e6 - 500.0 * FAULT, 1e-6);
     // If one end did not measure, prices and the kernel's accounting are used.
     point.samples[0].writer.spun_ns = None;
     point.samples[0].reader.own_ns = None;
     let judgement = judged(vec![point], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
-    assert_near(account.part_ns(Work::User), 2e6, 1e-3);
+    assert_near(account.part_ns(PipeWork::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
+    assert_near(account.part_ns(PipeWork::User), 2e6, 1e-3);
 }
 
 #[test]
@@ -116,28 +116,28 @@ fn what_crosses_between_cores_by_mode_and_consumption() {
         let mut rung = rung("r", writer, reader);
         rung.placement = placement;
         let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
-        point.reader_cpu = Some(u32::from(placement != Placement::SameCore));
+        point.reader_cpu = Some(u32::from(placement != CpuPlacement::SameCore));
         (point.consumption, point.reader) = (consumption, rung.reader_for(consumption));
-        only(&judged(vec![point], reference)).part_ns(Work::CacheTransfer)
+        only(&judged(vec![point], reference)).part_ns(PipeWork::CacheTransfer)
     };
-    use Consumption::{Touched, Untouched};
+    use PipeConsumption::{Touched, Untouched};
     let slots = PAGES as f64 * APART;
     let mut older = references();
     older.apart.renewed_base_ns = Fact::missing("not measured");
     for (writer, reader, consumption, want) in [
-        (Writer::Write, Reader::Read, Untouched, CROSS),
-        (Writer::Vmsplice, Reader::Read, Untouched, slots),
-        (Writer::Vmsplice, Reader::Splice, Touched, PAGES as f64 * RENEWED),
-        (Writer::TeeSeed, Reader::Splice, Touched, slots),
+        (RungWriter::Write, RungReader::Read, Untouched, CROSS),
+        (RungWriter::Vmsplice, RungReader::Read, Untouched, slots),
+        (RungWriter::Vmsplice, RungReader::Splice, Touched, PAGES as f64 * RENEWED),
+        (RungWriter::TeeSeed, RungReader::Splice, Touched, slots),
     ] {
         let text = format!("{writer:?} {reader:?} {consumption:?}");
-        let got = between(writer, reader, consumption, Placement::TwoCores, &references());
+        let got = between(writer, reader, consumption, CpuPlacement::TwoCores, &references());
         assert!((got - want).abs() <= 1e-3 * want, "{text}: {got} is not {want}");
-        let same = between(writer, reader, consumption, Placement::SameCore, &references());
+        let same = between(writer, reader, consumption, CpuPlacement::SameCore, &references());
         assert!(same == 0.0, "{text}");
     }
     let by_yardstick =
-        between(Writer::Vmsplice, Reader::Splice, Touched, Placement::TwoCores, &older);
+        between(RungWriter::Vmsplice, RungReader::Splice, Touched, CpuPlacement::TwoCores, &older);
     assert_near(by_yardstick, slots + CROSS, 1e-3);
 }
 
@@ -145,11 +145,11 @@ fn what_crosses_between_cores_by_mode_and_consumption() {
 fn what_was_slept_for_comes_from_colder_caches() {
     let mut prices = references();
     prices.asleep.read_base_ns = Fact::Known(5.0 * APART);
-    let rung = rung("r", Writer::Vmsplice, Reader::Read);
+    let rung = rung("r", RungWriter::Vmsplice, RungReader::Read);
     let transfer = |switches, prices: &ReferencePrices| {
         let counts = Truth { switches, ..COUNTS };
         let point = made(rung.clone(), 1e9, counts, 0.0);
-        only(&judged(vec![point], prices)).part_ns(Work::CacheTransfer) / PAGES as f64
+        only(&judged(vec![point], prices)).part_ns(PipeWork::CacheTransfer) / PAGES as f64
     };
     for (switches, want) in [(0, APART), (4_096, 3.0 * APART), (30_000, 5.0 * APART)] {
         assert_near(transfer(switches, &prices), want, 1e-6);
@@ -157,7 +157,7 @@ fn what_was_slept_for_comes_from_colder_caches() {
     // A price below the noise counts as nothing beside another price. So does a missing price.
     prices.apart.read_base_ns = Fact::missing("less than the noise");
     assert_near(transfer(4_096, &prices), 2.5 * APART, 1e-6);
-    prices.asleep = ApartPrices::missing("not measured");
+    prices.asleep = CrossCorePrices::missing("not measured");
     assert_near(transfer(4_096, &prices), APART, 1e-6);
 }
 
@@ -169,10 +169,10 @@ fn wakeups_take_no_longer_than_was_slept() {
     }
     let judgement = judged(vec![cheap], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
-    let part = account.parts.iter().find(|p| p.work == Work::Wakeups).unwrap();
+    assert_near(account.part_ns(PipeWork::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
+    let part = account.parts.iter().find(|p| p.work == PipeWork::Wakeups).unwrap();
     assert!(part.evidence.contains("limited by the time asleep"), "{}", part.evidence);
-    assert!(account.part_ns(Work::Waiting) == 0.0);
+    assert!(account.part_ns(PipeWork::Waiting) == 0.0);
 }
 
 #[test]
@@ -181,25 +181,25 @@ fn wakeups_take_no_more_cpu_time_than_is_left() {
     let cpu = write_read_work() + 8_192.0 * (ENTRY + LOCK) + 3_000.0 * AWAKE / 2.0;
     let samples = (0..9).map(|i| sample(i, truth, cpu, cpu + 3e9, 2.0)).collect();
     let judgement =
-        judged(vec![point(write_read(), Consumption::Untouched, samples)], &references());
+        judged(vec![point(write_read(), PipeConsumption::Untouched, samples)], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Wakeups), 3_000.0 * (WAKEUP - AWAKE / 2.0), 1e-3);
+    assert_near(account.part_ns(PipeWork::Wakeups), 3_000.0 * (WAKEUP - AWAKE / 2.0), 1e-3);
     assert!(account.unexplained_per_gib_ns.abs() < 1e-3 * account.per_gib_ns);
 }
 
 #[test]
 fn on_one_cpu_the_clock_counts_once_and_nothing_crosses() {
     let mut same = write_read();
-    same.placement = Placement::SameCore;
+    same.placement = CpuPlacement::SameCore;
     let cpu = write_read_work() - CROSS + 8_192.0 * (ENTRY + LOCK) + 3_000.0 * AWAKE;
     let truth = Truth { calls: 8_192, switches: 3_000, ..Truth::default() };
     let samples = (0..9).map(|i| sample(i, truth, cpu, cpu, 1.0)).collect();
-    let judgement = judged(vec![point(same, Consumption::Untouched, samples)], &references());
+    let judgement = judged(vec![point(same, PipeConsumption::Untouched, samples)], &references());
     let account = only(&judgement);
     assert_near(account.per_gib_ns, cpu, 1e-6);
-    assert_near(account.part_ns(Work::Wakeups), 3e6, 1e-3);
+    assert_near(account.part_ns(PipeWork::Wakeups), 3e6, 1e-3);
     assert!(account.unexplained_per_gib_ns.abs() < 1e-3 * cpu);
-    assert!(account.part_ns(Work::CacheTransfer) == 0.0);
+    assert!(account.part_ns(PipeWork::CacheTransfer) == 0.0);
 }
 
 #[test]
@@ -209,17 +209,17 @@ fn copies_by_mode_and_consumption() {
         let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
         point.consumption = consumption;
         point.reader = rung.reader_for(consumption);
-        only(&judged(vec![point], &references())).part_ns(Work::Copy)
+        only(&judged(vec![point], &references())).part_ns(PipeWork::Copy)
     };
-    use Consumption::{ForwardedFile, ForwardedSocket, Touched, Untouched};
+    use PipeConsumption::{ForwardedFile, ForwardedSocket, Touched, Untouched};
     for (writer, reader, consumption, want) in [
-        (Writer::Write, Reader::Read, Untouched, 2.0 * COPY),
-        (Writer::Write, Reader::Read, ForwardedSocket, 3.0 * COPY),
-        (Writer::Vmsplice, Reader::Splice, Untouched, 0.0),
-        (Writer::Vmsplice, Reader::Splice, Touched, READ),
-        (Writer::SpliceFrozen, Reader::Splice, ForwardedSocket, 0.0),
-        (Writer::SpliceFrozen, Reader::Splice, ForwardedFile, COPY),
-        (Writer::IoUring, Reader::VmspliceOut, Untouched, 2.0 * COPY),
+        (RungWriter::Write, RungReader::Read, Untouched, 2.0 * COPY),
+        (RungWriter::Write, RungReader::Read, ForwardedSocket, 3.0 * COPY),
+        (RungWriter::Vmsplice, RungReader::Splice, Untouched, 0.0),
+        (RungWriter::Vmsplice, RungReader::Splice, Touched, READ),
+        (RungWriter::SpliceFrozen, RungReader::Splice, ForwardedSocket, 0.0),
+        (RungWriter::SpliceFrozen, RungReader::Splice, ForwardedFile, COPY),
+        (RungWriter::IoUring, RungReader::VmspliceOut, Untouched, 2.0 * COPY),
     ] {
         let got = copies(writer, reader, consumption);
         assert!((got - want).abs() <= 1e-6 * want, "{writer:?} {reader:?} {consumption:?}: {got}");
@@ -232,14 +232,14 @@ fn samples_that_contradict_prices_are_reported() {
     let prices = prices();
     let points = || vec![made(write_read(), write_read_work(), COUNTS, 0.0)];
     let reported = |copied: u64| {
-        let samples = Samples {
+        let samples = CpuSamples {
             user: 10,
             stacks: vec![stack("_copy_to_iter", copied), stack("anon_pipe_write", 180)],
             period_ns: Nanos(500_000),
-            ..Samples::default()
+            ..CpuSamples::default()
         };
         let reference = references();
-        let known = Known {
+        let known = PipeContext {
             prices: Some(&prices),
             reference: &reference,
             base_page: PageSize::BASE_4K,
@@ -259,7 +259,7 @@ fn samples_that_contradict_prices_are_reported() {
 #[test]
 fn without_any_price_only_what_the_kernel_accounted_is_explained() {
     let bare = ladder(vec![made(write_read(), write_read_work(), COUNTS, 0.0)]);
-    let known = Known {
+    let known = PipeContext {
         prices: None,
         reference: &ReferencePrices::missing("none"),
         base_page: PageSize::BASE_4K,
@@ -268,16 +268,16 @@ fn without_any_price_only_what_the_kernel_accounted_is_explained() {
     };
     let judgement = judge(&bare, &known);
     let account = only(&judgement);
-    let kinds: Vec<Work> = account.parts.iter().map(|p| p.work).collect();
+    let kinds: Vec<PipeWork> = account.parts.iter().map(|p| p.work).collect();
     // The yardstick of memory stands in for the price of a copy.
-    assert!(kinds.contains(&Work::Copy) && kinds.contains(&Work::User), "{kinds:?}");
+    assert!(kinds.contains(&PipeWork::Copy) && kinds.contains(&PipeWork::User), "{kinds:?}");
     let unpriced = [
-        Work::PageAllocation,
-        Work::CacheTransfer,
-        Work::Entry,
-        Work::Locks,
-        Work::Faults,
-        Work::Wakeups,
+        PipeWork::PageAllocation,
+        PipeWork::CacheTransfer,
+        PipeWork::Entry,
+        PipeWork::Locks,
+        PipeWork::Faults,
+        PipeWork::Wakeups,
     ];
     assert_eq!(account.not_priced, unpriced);
 }

@@ -6,8 +6,9 @@ mod rates;
 use super::*;
 use crate::stats::Rng;
 use pagewise_model::bench::pipe::{
-    Account, Answer, ApartPrices, Buffers, Consumption, EndUsage, Pace, Pages, Placement, Point,
-    Reader, Rung, Sample, Wait, Work, Writer, Yardsticks,
+    ClaimAnswer, CpuPlacement, CrossCorePrices, PipeConsumption, PipeEndUsage, PipePoint, PipeRung,
+    PipeSample, PipeTimeAccount, PipeWork, PipeYardsticks, RungBuffers, RungPages, RungReader,
+    RungWait, RungWriter, SpeedVerdict,
 };
 use pagewise_model::look::KernelStack;
 use pagewise_model::price::TransferPoint;
@@ -40,14 +41,14 @@ fn flat(value: f64) -> Measured {
     Measured { median: value, min: value, max: value, n: 9 }
 }
 
-fn prices() -> Prices {
+fn prices() -> PagePrices {
     let pair = 2.0 * (ENTRY + LOCK);
     let bytes = |n: u64| 2.0 * COPY * n as f64 / GIB as f64;
     let transfer = |n: u64, pages: f64| TransferPoint {
         transfer_bytes: Bytes(n),
         transfer_ns: flat(pair + bytes(n - 1) + pages * PAGE),
     };
-    Prices {
+    PagePrices {
         anon_fault_ns: flat(FAULT),
         zero_page_ns: flat(150.0),
         file_fault_ns: flat(500.0),
@@ -78,21 +79,21 @@ fn references() -> ReferencePrices {
         read_base_ns: Fact::Known(READ / PAGES as f64),
         read_huge_ns: Fact::missing("not needed"),
         hand_over_cpu_ns: Fact::Known(AWAKE + 2.0 * (ENTRY + LOCK)),
-        apart: ApartPrices {
+        apart: CrossCorePrices {
             slot_ns: Fact::Known(APART),
             pin_base_ns: Fact::Known(APART),
             pin_huge_ns: Fact::Known(APART / 4.0),
             copied_ns: Fact::Known(CROSS / PAGES as f64),
             read_base_ns: Fact::Known(APART),
             renewed_base_ns: Fact::Known(RENEWED),
-            ..ApartPrices::missing("not needed")
+            ..CrossCorePrices::missing("not needed")
         },
-        asleep: ApartPrices::missing("not needed"),
+        asleep: CrossCorePrices::missing("not needed"),
     }
 }
 
-fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
-    Rung { buffers: Buffers::One, ..Rung::plain(name, writer, reader) }
+fn rung(name: &str, writer: RungWriter, reader: RungReader) -> PipeRung {
+    PipeRung { buffers: RungBuffers::One, ..PipeRung::plain(name, writer, reader) }
 }
 
 /// Counts of one GiB and the times that nothing prices.
@@ -108,11 +109,11 @@ struct Truth {
 }
 
 /// A repeat of a GiB with these counts that takes this long: both ends together.
-fn sample(repeat: u32, truth: Truth, cpu: f64, total: f64, ends: f64) -> Sample {
+fn sample(repeat: u32, truth: Truth, cpu: f64, total: f64, ends: f64) -> PipeSample {
     let half = |n: u64| (n - n / 2, n / 2);
     let (calls, spins) = (half(truth.calls + truth.spins), half(truth.spins));
     let (switches, faults) = (half(truth.switches), half(truth.faults));
-    let end = |calls, spins, switches, faults, slots| EndUsage {
+    let end = |calls, spins, switches, faults, slots| PipeEndUsage {
         bytes: Bytes(GIB),
         user_ns: Nanos::from_f64(truth.user / 2.0),
         sys_ns: Nanos::from_f64((cpu - truth.user) / 2.0),
@@ -121,9 +122,9 @@ fn sample(repeat: u32, truth: Truth, cpu: f64, total: f64, ends: f64) -> Sample 
         calls,
         spins,
         slots,
-        ..EndUsage::default()
+        ..PipeEndUsage::default()
     };
-    Sample {
+    PipeSample {
         repeat,
         place: repeat,
         bytes: Bytes(GIB),
@@ -134,20 +135,20 @@ fn sample(repeat: u32, truth: Truth, cpu: f64, total: f64, ends: f64) -> Sample 
     }
 }
 
-fn point(rung: Rung, consumption: Consumption, samples: Vec<Sample>) -> Point {
-    Point {
+fn point(rung: PipeRung, consumption: PipeConsumption, samples: Vec<PipeSample>) -> PipePoint {
+    PipePoint {
         writer_cpu: Some(0),
-        reader_cpu: Some(u32::from(rung.placement != Placement::SameCore)),
+        reader_cpu: Some(u32::from(rung.placement != CpuPlacement::SameCore)),
         pipe_bytes: rung.pipe_bytes.unwrap_or(Bytes::kib(64)),
         page_bytes: Fact::Known(PageSize::BASE_4K),
         samples,
         refused: None,
-        ..Point::refused(rung, consumption, "")
+        ..PipePoint::refused(rung, consumption, "")
     }
 }
 
 /// A point whose time is `work` (copies, pages, slots and so on) and what `truth` counts.
-fn made(rung: Rung, work: f64, truth: Truth, noise: f64) -> Point {
+fn made(rung: PipeRung, work: f64, truth: Truth, noise: f64) -> PipePoint {
     let calls = truth.calls as f64 * (ENTRY + LOCK) + truth.spins as f64 * (ENTRY + LOCK);
     let switches = truth.switches as f64;
     let counted = calls + truth.faults as f64 * FAULT + switches * AWAKE;
@@ -159,18 +160,18 @@ fn made(rung: Rung, work: f64, truth: Truth, noise: f64) -> Point {
         sample(repeat, truth, cpu * factor, total * factor, 2.0)
     });
     let samples = samples.collect();
-    point(rung, Consumption::Untouched, samples)
+    point(rung, PipeConsumption::Untouched, samples)
 }
 
-fn ladder(points: Vec<Point>) -> Ladder {
-    Ladder {
+fn ladder(points: Vec<PipePoint>) -> PipeBenchReport {
+    PipeBenchReport {
         seed: 1,
         repeats: 9,
         asked_bytes: None,
         repeat_ns: None,
         sweep: false,
         points,
-        yardsticks: Yardsticks {
+        yardsticks: PipeYardsticks {
             memcpy_gib_per_s: Fact::Known(flat(12.0)),
             read_gib_per_s: Fact::Known(flat(30.0)),
             cross_core_gib_per_s: Fact::Known(flat(1e9 / (COPY + CROSS))),
@@ -180,11 +181,11 @@ fn ladder(points: Vec<Point>) -> Ladder {
     }
 }
 
-fn judged(points: Vec<Point>, reference: &ReferencePrices) -> Judgement {
+fn judged(points: Vec<PipePoint>, reference: &ReferencePrices) -> PipeJudgement {
     let prices = prices();
     judge(
         &ladder(points),
-        &Known {
+        &PipeContext {
             prices: Some(&prices),
             reference,
             base_page: PageSize::BASE_4K,
@@ -204,8 +205,8 @@ const COUNTS: Truth = Truth {
     waiting: 7e6,
 };
 
-fn write_read() -> Rung {
-    rung("write", Writer::Write, Reader::Read)
+fn write_read() -> PipeRung {
+    rung("write", RungWriter::Write, RungReader::Read)
 }
 
 fn write_read_work() -> f64 {
@@ -216,7 +217,7 @@ fn assert_near(got: f64, want: f64, share: f64) {
     assert!((got - want).abs() <= share * want.abs().max(1.0), "{got} is not {want}");
 }
 
-fn only(judgement: &Judgement) -> &Account {
+fn only(judgement: &PipeJudgement) -> &PipeTimeAccount {
     assert_eq!(judgement.accounts.len(), 1);
     &judgement.accounts[0]
 }

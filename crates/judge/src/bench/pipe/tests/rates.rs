@@ -5,56 +5,60 @@ use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
 use proptest::prelude::*;
 
-fn rated(rung: Rung, consumption: Consumption, rates: &[f64]) -> Point {
+fn rated(rung: PipeRung, consumption: PipeConsumption, rates: &[f64]) -> PipePoint {
     let one = |(i, rate): (usize, &f64)| sample(i as u32, COUNTS, 1e6, 2e9 / rate, 2.0);
     point(rung, consumption, rates.iter().enumerate().map(one).collect())
 }
 
 #[test]
 fn a_pace_needs_repeats_that_agree() {
-    let at = |rates: &[f64]| rated(write_read(), Consumption::Untouched, rates);
+    let at = |rates: &[f64]| rated(write_read(), PipeConsumption::Untouched, rates);
     let pace = |a: &[f64], b: &[f64]| compare(&at(a), &at(b)).unwrap().pace;
     let (one, two) = ([1.0, 1.1, 0.9, 1.0, 1.0, 1.1], [2.0, 2.1, 1.9, 2.0, 2.1, 2.0]);
-    assert_eq!(pace(&one, &two), Pace::Faster);
-    assert_eq!(pace(&two, &one), Pace::Slower);
-    assert_eq!(pace(&one[..5], &two[..5]), Pace::CannotTell, "five repeats have no interval");
+    assert_eq!(pace(&one, &two), SpeedVerdict::Faster);
+    assert_eq!(pace(&two, &one), SpeedVerdict::Slower);
+    assert_eq!(
+        pace(&one[..5], &two[..5]),
+        SpeedVerdict::CannotTell,
+        "five repeats have no interval"
+    );
     let mixed = pace(&[1.0, 2.0, 1.0, 1.5, 1.0, 1.2], &[1.4, 1.2, 2.1, 1.0, 1.3, 1.0]);
-    assert_eq!(mixed, Pace::CannotTell);
+    assert_eq!(mixed, SpeedVerdict::CannotTell);
     let (slow, fast) = ([1.0, 1.1, 0.9, 1.0, 1.05, 0.95], [1.5, 1.4, 1.6, 1.5, 1.5, 1.45]);
     let comparison = compare(&at(&slow), &at(&fast)).unwrap();
     let (low, high) = *comparison.interval.known().unwrap();
     assert!(low > 1.2 && comparison.ratio > low && comparison.ratio < high && high < 1.8);
-    assert_eq!(comparison.pace, Pace::Faster);
+    assert_eq!(comparison.pace, SpeedVerdict::Faster);
     assert!(compare(&at(&[]), &at(&[1.0])).is_none());
 }
 
-fn published(factors: [f64; 5]) -> Vec<Point> {
+fn published(factors: [f64; 5]) -> Vec<PipePoint> {
     let mut rungs = vec![
-        rung("write", Writer::Write, Reader::Read),
-        rung("vmsplice", Writer::Vmsplice, Reader::Read),
-        rung("splice", Writer::Vmsplice, Reader::Splice),
-        rung("huge", Writer::Vmsplice, Reader::Splice),
-        rung("busy", Writer::Vmsplice, Reader::Splice),
+        rung("write", RungWriter::Write, RungReader::Read),
+        rung("vmsplice", RungWriter::Vmsplice, RungReader::Read),
+        rung("splice", RungWriter::Vmsplice, RungReader::Splice),
+        rung("huge", RungWriter::Vmsplice, RungReader::Splice),
+        rung("busy", RungWriter::Vmsplice, RungReader::Splice),
     ];
-    rungs[3].pages = Pages::Huge;
-    rungs[4].pages = Pages::Huge;
-    rungs[4].wait = Wait::Busy;
+    rungs[3].pages = RungPages::Huge;
+    rungs[4].pages = RungPages::Huge;
+    rungs[4].wait = RungWait::Busy;
     let figures = [3.7, 12.7, 32.8, 51.0, 62.5];
-    let at = |(rung, rate): (Rung, f64)| {
+    let at = |(rung, rate): (PipeRung, f64)| {
         let rates: Vec<f64> = (0..8).map(|i| rate * (1.0 + 0.01 * f64::from(i))).collect();
-        rated(rung, Consumption::Untouched, &rates)
+        rated(rung, PipeConsumption::Untouched, &rates)
     };
     let rates = figures.iter().zip(factors).map(|(figure, factor)| figure * factor);
     rungs.into_iter().zip(rates).map(at).collect()
 }
 
-fn answers(points: Vec<Point>) -> Vec<Answer> {
+fn answers(points: Vec<PipePoint>) -> Vec<ClaimAnswer> {
     claims(&ladder(points)).into_iter().map(|c| c.answer).collect()
 }
 
 #[test]
 fn claims_hold_where_they_were_made() {
-    use Answer::{CannotTell, Confirmed, Refuted};
+    use ClaimAnswer::{CannotTell, Confirmed, Refuted};
     let there = answers(published([1.0; 5]));
     assert_eq!(there[..5], [Confirmed; 5]);
     // By reference 62.5 is far above the 30 that the memory gives; nothing was touched.
@@ -67,9 +71,9 @@ fn claims_hold_where_they_were_made() {
 }
 
 /// A grid of one technique: rates by pipe size.
-fn grid(consumption: Consumption, rates: &[(u64, f64)]) -> Ladder {
+fn grid(consumption: PipeConsumption, rates: &[(u64, f64)]) -> PipeBenchReport {
     let at = |(nth, &(kib, rate)): (usize, &(u64, f64))| {
-        let mut rung = rung(&format!("pipe {kib}"), Writer::Vmsplice, Reader::Splice);
+        let mut rung = rung(&format!("pipe {kib}"), RungWriter::Vmsplice, RungReader::Splice);
         rung.pipe_bytes = Some(Bytes::kib(kib));
         // Each size has its noise in another order.
         let mut noise = [1.0, 1.01, 0.99, 1.02, 1.005, 0.98];
@@ -81,8 +85,8 @@ fn grid(consumption: Consumption, rates: &[(u64, f64)]) -> Ladder {
     ladder
 }
 
-fn advice(ladder: &Ladder, l2: Bytes) -> pagewise_model::bench::pipe::Advice {
-    let known = Known {
+fn advice(ladder: &PipeBenchReport, l2: Bytes) -> pagewise_model::bench::pipe::PipeSizeAdvice {
+    let known = PipeContext {
         prices: None,
         reference: &ReferencePrices::missing("none"),
         base_page: PageSize::BASE_4K,
@@ -96,37 +100,38 @@ fn advice(ladder: &Ladder, l2: Bytes) -> pagewise_model::bench::pipe::Advice {
 
 #[test]
 fn sizes_are_advised_by_what_becomes_of_the_bytes() {
-    let untouched = grid(Consumption::Untouched, &[(64, 5.0), (256, 20.0), (1024, 60.0)]);
+    let untouched = grid(PipeConsumption::Untouched, &[(64, 5.0), (256, 20.0), (1024, 60.0)]);
     let found = advice(&untouched, Bytes::mib(1));
     assert_eq!((found.pipe_bytes, found.enough_pipe_bytes), (Bytes::mib(1), Bytes::mib(1)));
     assert!(found.why.ends_with("and it is"), "{}", found.why);
-    assert_eq!(claims(&untouched)[5].answer, Answer::Refuted);
-    let touched = grid(Consumption::Touched, &[(64, 5.0), (256, 9.9), (1024, 10.0)]);
+    assert_eq!(claims(&untouched)[5].answer, ClaimAnswer::Refuted);
+    let touched = grid(PipeConsumption::Touched, &[(64, 5.0), (256, 9.9), (1024, 10.0)]);
     let found = advice(&touched, Bytes::mib(1));
     assert_eq!((found.pipe_bytes, found.enough_pipe_bytes), (Bytes::mib(1), Bytes::kib(256)));
     assert!(found.why.ends_with("and it is"), "{}", found.why);
     assert!(advice(&touched, Bytes::kib(256)).why.ends_with("here 256 KiB is needed"));
-    let flat = grid(Consumption::Untouched, &[(64, 10.0), (1024, 10.5)]);
-    assert_eq!(claims(&flat)[5].answer, Answer::Confirmed);
+    let flat = grid(PipeConsumption::Untouched, &[(64, 10.0), (1024, 10.5)]);
+    assert_eq!(claims(&flat)[5].answer, ClaimAnswer::Confirmed);
 }
 
 /// Six repeats near `rate`.
-fn near(rung: Rung, consumption: Consumption, rate: f64) -> Point {
+fn near(rung: PipeRung, consumption: PipeConsumption, rate: f64) -> PipePoint {
     rated(rung, consumption, &[1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|part| part * rate))
 }
 
 #[test]
 fn what_a_machine_should_do_is_reported_of_safe_ways_that_are_proven_faster() {
-    let frozen = |wait| Rung { wait, ..rung("frozen", Writer::SpliceFrozen, Reader::Splice) };
-    let lent = || rung("lent", Writer::Vmsplice, Reader::Splice);
-    let reported = |points: Vec<Point>| sentences(&ladder(points));
+    let frozen =
+        |wait| PipeRung { wait, ..rung("frozen", RungWriter::SpliceFrozen, RungReader::Splice) };
+    let lent = || rung("lent", RungWriter::Vmsplice, RungReader::Splice);
+    let reported = |points: Vec<PipePoint>| sentences(&ladder(points));
     let all = reported(vec![
-        near(write_read(), Consumption::Touched, 2.0),
-        near(frozen(Wait::Block), Consumption::Touched, 1.9),
-        near(write_read(), Consumption::Untouched, 2.0),
-        near(lent(), Consumption::Untouched, 60.0),
-        near(frozen(Wait::Block), Consumption::Untouched, 8.0),
-        near(frozen(Wait::Adaptive), Consumption::Untouched, 12.0),
+        near(write_read(), PipeConsumption::Touched, 2.0),
+        near(frozen(RungWait::Block), PipeConsumption::Touched, 1.9),
+        near(write_read(), PipeConsumption::Untouched, 2.0),
+        near(lent(), PipeConsumption::Untouched, 60.0),
+        near(frozen(RungWait::Block), PipeConsumption::Untouched, 8.0),
+        near(frozen(RungWait::Adaptive), PipeConsumption::Untouched, 12.0),
     ]);
     assert!(
         all[0].ends_with("use plain write and read (2.00 GiB/s): of the 1 other safe ways measured none is more than 3% faster.")
@@ -134,8 +139,8 @@ fn what_a_machine_should_do_is_reported_of_safe_ways_that_are_proven_faster() {
     let proven = "(rung frozen): 6.0 times the rate of write and read (6.0..6.0)";
     assert!(all[1].contains(proven), "{}", all[1]);
     assert!(all[2].contains("has 1.5 times the rate"), "{}", all[2]);
-    let slow = near(frozen(Wait::Busy), Consumption::Touched, 1.0);
-    let all = reported(vec![near(frozen(Wait::Block), Consumption::Touched, 1.0), slow]);
+    let slow = near(frozen(RungWait::Busy), PipeConsumption::Touched, 1.0);
+    let all = reported(vec![near(frozen(RungWait::Block), PipeConsumption::Touched, 1.0), slow]);
     assert!(all[0].contains(": not measured. No sleeping write and read"), "{all:?}");
     assert!(all[2].contains("in none of 1 pairs"), "{all:?}");
     let nothing = reported(Vec::new());
@@ -144,9 +149,9 @@ fn what_a_machine_should_do_is_reported_of_safe_ways_that_are_proven_faster() {
 
 #[test]
 fn missing_proof_is_no_advice() {
-    let frozen = || rung("frozen", Writer::SpliceFrozen, Reader::Splice);
-    let reported = |points: Vec<Point>| sentences(&ladder(points))[0].clone();
-    let noisy = |rung, rates: &[f64]| rated(rung, Consumption::Touched, rates);
+    let frozen = || rung("frozen", RungWriter::SpliceFrozen, RungReader::Splice);
+    let reported = |points: Vec<PipePoint>| sentences(&ladder(points))[0].clone();
+    let noisy = |rung, rates: &[f64]| rated(rung, PipeConsumption::Touched, rates);
     // Ten times as fast in most repeats, and slower in some.
     let plain = noisy(write_read(), &[0.33, 0.3, 3.0, 0.4, 2.0, 0.3]);
     let fast = noisy(frozen(), &[4.2, 2.3, 0.2, 4.0, 0.3, 3.9]);
@@ -162,33 +167,35 @@ fn missing_proof_is_no_advice() {
 
 #[test]
 fn staying_below_a_ceiling_refutes_nothing() {
-    let answer =
-        |rate| claims(&ladder(vec![near(write_read(), Consumption::Touched, rate)])).pop().unwrap();
+    let answer = |rate| {
+        claims(&ladder(vec![near(write_read(), PipeConsumption::Touched, rate)])).pop().unwrap()
+    };
     let low = answer(0.68);
-    assert!(low.answer == Answer::CannotTell && low.why.contains("stays below"), "{low:?}");
-    assert_eq!(answer(29.0).answer, Answer::Confirmed);
-    assert_eq!(answer(60.0).answer, Answer::Refuted);
+    assert!(low.answer == ClaimAnswer::CannotTell && low.why.contains("stays below"), "{low:?}");
+    assert_eq!(answer(29.0).answer, ClaimAnswer::Confirmed);
+    assert_eq!(answer(60.0).answer, ClaimAnswer::Refuted);
 }
 
 #[test]
 fn a_wide_interval_confirms_no_ratio() {
     let mut points = published([1.0; 5]);
-    let at = |rates: &[f64], rung: &Rung| rated(rung.clone(), Consumption::Untouched, rates);
+    let at =
+        |rates: &[f64], rung: &PipeRung| rated(rung.clone(), PipeConsumption::Untouched, rates);
     // The median is 1.6 times the rung before, and the repeats are all over the place.
     let rates = [16.0, 50.0, 52.0, 300.0, 53.0, 20.0, 51.0, 55.0];
     points[3] = at(&rates, &points[3].rung);
     let claim = claims(&ladder(points)).swap_remove(3);
     assert!(claim.claim.starts_with("huge pages gives 1.6 times"), "{claim:?}");
-    assert_eq!(claim.answer, Answer::CannotTell, "{claim:?}");
+    assert_eq!(claim.answer, ClaimAnswer::CannotTell, "{claim:?}");
     assert!(claim.why.contains("95% interval") && claim.why.contains("would"), "{claim:?}");
 }
 
 /// Rates of the published rungs, of a grid, of memory: each repeat off by chance.
-fn by_chance((seed, repeats, spread): (u64, usize, f64)) -> Ladder {
+fn by_chance((seed, repeats, spread): (u64, usize, f64)) -> PipeBenchReport {
     let mut rng = Rng::new(seed);
     let truths = [3.7, 12.7, 32.8, 51.0, 62.5].map(|rate| rate * factor(&mut rng, spread));
     let mut points = published([1.0; 5]);
-    points.extend(grid(Consumption::Touched, &[(64, 5.0), (256, 9.9), (1024, 10.0)]).points);
+    points.extend(grid(PipeConsumption::Touched, &[(64, 5.0), (256, 9.9), (1024, 10.0)]).points);
     for (at, point) in points.iter_mut().enumerate() {
         let truth = truths[at % truths.len()];
         let rates: Vec<f64> = (0..repeats).map(|_| truth * factor(&mut rng, spread)).collect();
@@ -212,8 +219,8 @@ proptest! {
         for (claim, pair) in claims[1..5].iter().zip(ladder.points.windows(2)) {
             let known = compare(&pair[0], &pair[1]).and_then(|c| c.interval.known().copied());
             let is_open = known.is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high);
-            prop_assert!(!(is_open && claim.answer == Answer::Confirmed), "{:?}", claim);
-            prop_assert!(known.is_some() || claim.answer == Answer::CannotTell, "{:?}", claim);
+            prop_assert!(!(is_open && claim.answer == ClaimAnswer::Confirmed), "{:?}", claim);
+            prop_assert!(known.is_some() || claim.answer == ClaimAnswer::CannotTell, "{:?}", claim);
         }
     }
 
@@ -226,7 +233,7 @@ proptest! {
             let is_advice = text.contains(", use ") || text.contains("do not let");
             prop_assert!(!is_advice || noise.1 >= 6, "advice without an interval: {text}");
             let rung = text.split("(rung ").nth(1).and_then(|rest| rest.split(')').next());
-            let is_named = |point: &Point| Some(point.rung.name.as_str()) == rung && point.rate().is_some();
+            let is_named = |point: &PipePoint| Some(point.rung.name.as_str()) == rung && point.rate().is_some();
             let is_hint = rung.is_none() || text.contains("not measured");
             prop_assert!(is_hint || ladder.points.iter().any(is_named), "{text}");
         }

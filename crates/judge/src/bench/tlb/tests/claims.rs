@@ -3,16 +3,16 @@
 use super::*;
 use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
-use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::pipe::{BenchClaim, ClaimAnswer};
 use proptest::prelude::*;
 
-fn answers(claimed: Vec<ClaimedTlb>) -> Vec<Claim> {
+fn answers(claimed: Vec<ClaimedTlb>) -> Vec<BenchClaim> {
     let mut walks = walks(lines(&TWO_LEVELS, 0.0));
     walks.claimed = claimed;
     judge(&walks).claims
 }
 
-fn answer(one: ClaimedTlb) -> (Answer, String) {
+fn answer(one: ClaimedTlb) -> (ClaimAnswer, String) {
     let claims = answers(vec![one]);
     assert_eq!(claims.len(), 1, "{claims:?}");
     (claims[0].answer, claims[0].why.clone())
@@ -23,14 +23,14 @@ fn what_is_claimed_and_found_is_confirmed() {
     let both = vec![tlb(1, PageSize::BASE_4K, 72), tlb(2, PageSize::BASE_4K, 3072)];
     let claims = answers(both);
     assert_eq!(claims.len(), 2);
-    assert!(claims.iter().all(|claim| claim.answer == Answer::Confirmed), "{claims:?}");
+    assert!(claims.iter().all(|claim| claim.answer == ClaimAnswer::Confirmed), "{claims:?}");
     assert!(claims[0].claim.starts_with("level 1 holds 72"), "{claims:?}");
 }
 
 #[test]
 fn what_is_not_where_it_is_claimed_is_refuted() {
     let (word, why) = answer(tlb(2, PageSize::BASE_4K, 1024));
-    assert_eq!(word, Answer::Refuted);
+    assert_eq!(word, ClaimAnswer::Refuted);
     assert!(why.contains("about 3"), "where it is instead: {why}");
 }
 
@@ -39,14 +39,14 @@ fn a_hidden_unit_is_recognised() {
     let hidden = ClaimedTlb { scaled_entries: Some(3072), ..tlb(2, PageSize::BASE_4K, 96) };
     // 96 itself is no knee of this machine: 72 is not within a quarter of it.
     let (word, why) = answer(hidden);
-    assert_eq!(word, Answer::Refuted);
+    assert_eq!(word, ClaimAnswer::Refuted);
     assert!(why.contains("units of 32") && why.contains("3072"), "{why}");
 }
 
 #[test]
 fn what_no_walk_reached_cannot_be_reported() {
     let (word, why) = answer(tlb(2, PageSize::BASE_4K, 8000));
-    assert_eq!(word, Answer::CannotTell);
+    assert_eq!(word, ClaimAnswer::CannotTell);
     assert!(why.contains("walked up to 8192"), "{why}");
 }
 
@@ -54,7 +54,7 @@ fn what_no_walk_reached_cannot_be_reported() {
 fn code_and_other_pages_are_not_asked_of_loads() {
     let code = ClaimedTlb { side: TlbSide::Code, ..tlb(1, PageSize::BASE_4K, 72) };
     let (word, why) = answer(code);
-    assert_eq!(word, Answer::CannotTell);
+    assert_eq!(word, ClaimAnswer::CannotTell);
     assert!(why.contains("from about"), "the knees are told all the same: {why}");
 }
 
@@ -67,7 +67,7 @@ fn in_noise_nothing_is_refuted() {
     }
     walks.claimed = vec![tlb(2, PageSize::BASE_4K, 1024)];
     let claims = judge(&walks).claims;
-    assert_eq!(claims[0].answer, Answer::CannotTell, "{claims:?}");
+    assert_eq!(claims[0].answer, ClaimAnswer::CannotTell, "{claims:?}");
     assert!(claims[0].why.starts_with("too much noise"), "{claims:?}");
 }
 
@@ -92,7 +92,7 @@ proptest! {
 
 #[test]
 fn missing_walks_and_few_repeats_are_no_advice() {
-    let list = Path::List { order: Order::Random, npad: 7 };
+    let list = TlbPath::List { order: AccessOrder::Random, npad: 7 };
     let pair = |huge: &[f64]| {
         vec![
             point(list, PageKind::Base, 1 << 20, &[100.0; 10]),

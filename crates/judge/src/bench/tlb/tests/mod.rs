@@ -5,10 +5,11 @@ mod claims;
 mod ratios;
 
 use super::judge;
-use super::knees::{Curve, Step, find};
+use super::knees::{CurveStep, TranslationCurve, find};
 use crate::stats::Rng;
 use pagewise_model::bench::tlb::{
-    Bandwidth, ClaimedTlb, Order, PageKind, Path, Point, Rates, Sample, TlbSide, Walks,
+    AccessOrder, ClaimedTlb, MemoryBandwidth, MemoryRates, PageKind, TlbBenchReport, TlbPath,
+    TlbPoint, TlbSample, TlbSide,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -61,17 +62,23 @@ fn counts() -> Vec<u64> {
 }
 
 /// Ten mappings with noise of this share of a load.
-fn curve(truth: &Truth, noise_share: f64, rng: &mut Rng) -> Curve {
+fn curve(truth: &Truth, noise_share: f64, rng: &mut Rng) -> TranslationCurve {
     let noise_ns = noise_share * FASTEST_NS;
     let step = |pages: u64, rng: &mut Rng| {
         let extra_ns = truth.extra_ns(pages) + noise_ns * rng.normal() / 10_f64.sqrt();
         let load_ns = FASTEST_NS + truth.extra_ns(pages);
         // The quartile of a normal deviation.
         let low_ns = extra_ns - 0.67 * noise_ns;
-        Step { pages, extra_ns, noise_ns: noise_ns / 10_f64.sqrt(), low_ns, load_ns }
+        CurveStep { pages, extra_ns, noise_ns: noise_ns / 10_f64.sqrt(), low_ns, load_ns }
     };
     let steps = counts().into_iter().map(|pages| step(pages, rng)).collect();
-    Curve { pages: PageKind::Base, apart_bytes: APART, steps, fastest_ns: FASTEST_NS, repeats: 10 }
+    TranslationCurve {
+        pages: PageKind::Base,
+        apart_bytes: APART,
+        steps,
+        fastest_ns: FASTEST_NS,
+        repeats: 10,
+    }
 }
 
 fn within(found: u64, truth: u64, share: f64) -> bool {
@@ -139,30 +146,30 @@ fn one_stray_is_no_knee() {
 fn too_few_steps_have_no_knee() {
     let whole = curve(&TWO_LEVELS, 0.0, &mut Rng::new(1));
     for len in 0..4 {
-        let cut = Curve { steps: whole.steps[..len].to_vec(), ..whole.clone() };
+        let cut = TranslationCurve { steps: whole.steps[..len].to_vec(), ..whole.clone() };
         assert_eq!(find(&cut), []);
     }
 }
 
-fn samples(values: impl IntoIterator<Item = f64>) -> Vec<Sample> {
-    let one = |(repeat, load_ns)| Sample { repeat, place: repeat, load_ns, within_share: 0.005 };
+fn samples(values: impl IntoIterator<Item = f64>) -> Vec<TlbSample> {
+    let one = |(repeat, load_ns)| TlbSample { repeat, place: repeat, load_ns, within_share: 0.005 };
     (0..).zip(values).map(one).collect()
 }
 
-fn point(path: Path, pages: PageKind, elements: u64, values: &[f64]) -> Point {
+fn point(path: TlbPath, pages: PageKind, elements: u64, values: &[f64]) -> TlbPoint {
     let page_bytes = match pages {
         PageKind::Base => PageSize::BASE_4K,
         _ => PageSize::PMD_2M,
     };
-    Point {
+    TlbPoint {
         page_bytes: Fact::Known(page_bytes),
         samples: samples(values.iter().copied()),
-        ..Point::new(path, pages, elements)
+        ..TlbPoint::new(path, pages, elements)
     }
 }
 
-fn walks(points: Vec<Point>) -> Walks {
-    Walks {
+fn walks(points: Vec<TlbPoint>) -> TlbBenchReport {
+    TlbBenchReport {
         seed: 1,
         repeats: 10,
         quick: false,
@@ -173,11 +180,11 @@ fn walks(points: Vec<Point>) -> Walks {
         huge_page_bytes: PageSize::PMD_2M,
         points,
         unavailable: Vec::new(),
-        bandwidth: Bandwidth {
+        bandwidth: MemoryBandwidth {
             buffer_bytes: Bytes::mib(64),
             cpus: 2,
-            one: Rates::missing("not measured"),
-            all: Rates::missing("not measured"),
+            one: MemoryRates::missing("not measured"),
+            all: MemoryRates::missing("not measured"),
         },
         claimed: Vec::new(),
         caches: Vec::new(),
@@ -191,13 +198,13 @@ fn tlb(level: u8, page: PageSize, entries: u32) -> ClaimedTlb {
 
 /// Lines on base pages by `truth`, packed ones, and lines on huge pages that cost `huge_share` of what
 /// those on base pages do.
-fn lines(truth: &Truth, huge_share: f64) -> Vec<Point> {
-    let path = Path::Lines { apart_bytes: APART };
+fn lines(truth: &Truth, huge_share: f64) -> Vec<TlbPoint> {
+    let path = TlbPath::Lines { apart_bytes: APART };
     let mut points = Vec::new();
     for count in counts() {
         let extra = truth.extra_ns(count);
         let noisy = |ns: f64| (0..10).map(|i| ns + 0.01 * f64::from(i % 3)).collect::<Vec<f64>>();
-        points.push(point(Path::PACKED, PageKind::Thp, count, &noisy(FASTEST_NS)));
+        points.push(point(TlbPath::PACKED, PageKind::Thp, count, &noisy(FASTEST_NS)));
         points.push(point(path, PageKind::Base, count, &noisy(FASTEST_NS + extra)));
         if count <= 1024 {
             let huge = noisy(FASTEST_NS + huge_share * extra);
@@ -222,7 +229,7 @@ fn how_the_host_backs_huge_pages_is_seen_by_what_they_cost() {
 
 #[test]
 fn there_are_always_three_sentences() {
-    let list = Path::List { order: Order::Random, npad: 7 };
+    let list = TlbPath::List { order: AccessOrder::Random, npad: 7 };
     let pair = |base: f64, huge: f64| {
         vec![
             point(list, PageKind::Base, 1 << 20, &[base; 10]),

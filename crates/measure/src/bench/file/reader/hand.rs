@@ -1,18 +1,18 @@
 //! One thread's share of a pass: the loops that are timed.
 
-use super::super::account::{Account, sampled, word_at};
-use super::super::order::Blocks;
-use super::Destination;
-use super::Task;
+use super::super::account::{BlockAccount, sampled, word_at};
+use super::super::order::BlockSequence;
+use super::BlockDestination;
+use super::FileTask;
 use super::since;
-use super::{DEPTH, Opened};
+use super::{DEPTH, ReaderResources};
 use crate::error::PriceError;
 use crate::kernels::ring::ReadQueue;
-use crate::kernels::view::View;
+use crate::kernels::view::MappedFileView;
 use crate::stream::sum;
 use pagewise_kernel::clock;
-use pagewise_model::bench::file::Arm;
-use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::file::ReadWay;
+use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Nanos};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -28,7 +28,7 @@ const MOST_BUFFERS: usize = 256;
 /// Bytes that one `MADV_POPULATE_READ` maps.
 const PIECE: Bytes = Bytes::mib(2);
 
-/// Slices of a pass, at most, and of all passes: see [`pagewise_model::bench::file::Pace`].
+/// Slices of a pass, at most, and of all passes: see [`pagewise_model::bench::file::UndisturbedPace`].
 const SLICES: usize = 64;
 const ALL_SLICES: usize = 512;
 
@@ -37,31 +37,33 @@ const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DO
 
 /// A thread and the resources that it needs.
 #[derive(Debug)]
-pub(super) struct Hand {
+pub(super) struct ReaderThread {
     share: Range<usize>,
     /// What of the share is taken now.
     slice: Range<usize>,
     block: usize,
     summed: bool,
     /// None once it was let go.
-    destination: Option<Destination>,
-    account: Account,
+    destination: Option<BlockDestination>,
+    account: BlockAccount,
     /// Pieces of the mapping that this thread has populated.
     pieces: Vec<bool>,
     calls: u64,
     total: u64,
 }
 
-impl Hand {
+impl ReaderThread {
     /// Prepares the thread that takes `share` of the blocks.
-    pub(super) fn prepare(task: &Task, share: Range<usize>) -> Result<Self, PriceError> {
+    pub(super) fn prepare(task: &FileTask, share: Range<usize>) -> Result<Self, PriceError> {
         let cell = &task.cell;
         let block = usize::try_from(cell.block_bytes.0).unwrap_or(usize::MAX);
-        let piece = if cell.arm == Arm::Readv { batch(block) * block } else { block };
+        let piece = if cell.arm == ReadWay::Readv { batch(block) * block } else { block };
         let all = block.saturating_mul(share.len());
-        let has_own = cell.arm.is_in_place() || matches!(cell.arm, Arm::Uring | Arm::UringFixed);
-        let destination = if has_own { None } else { Some(Destination::new(task, piece, all)?) };
-        let pieces = matches!(cell.arm, Arm::MapPieces | Arm::PlacePieces);
+        let has_own =
+            cell.arm.is_in_place() || matches!(cell.arm, ReadWay::Uring | ReadWay::UringFixed);
+        let destination =
+            if has_own { None } else { Some(BlockDestination::new(task, piece, all)?) };
+        let pieces = matches!(cell.arm, ReadWay::MapPieces | ReadWay::PlacePieces);
         let count = if pieces { cell.span_bytes.0.div_ceil(PIECE.0) } else { 0 };
         Ok(Self {
             slice: share.start..share.start,
@@ -69,7 +71,7 @@ impl Hand {
             block,
             summed: task.summed,
             destination,
-            account: Account::new(cell.blocks(), cell.block_bytes.0),
+            account: BlockAccount::new(cell.blocks(), cell.block_bytes.0),
             pieces: vec![false; usize::try_from(count).unwrap_or(usize::MAX)],
             calls: 0,
             total: 0,
@@ -87,8 +89,8 @@ impl Hand {
     }
 
     /// The combined account of all threads.
-    pub(super) fn account(hands: &mut [Self]) -> Account {
-        let mut whole = Account::new(0, 0);
+    pub(super) fn account(hands: &mut [Self]) -> BlockAccount {
+        let mut whole = BlockAccount::new(0, 0);
         if let Some((first, others)) = hands.split_first_mut() {
             others.iter().for_each(|other| first.account.join(&other.account));
             std::mem::swap(&mut whole, &mut first.account);
@@ -100,9 +102,9 @@ impl Hand {
     /// CPU time of this thread is in the result.
     pub(super) fn work(
         &mut self,
-        opened: &Opened,
-        blocks: &Blocks,
-        task: &Task,
+        opened: &ReaderResources,
+        blocks: &BlockSequence,
+        task: &FileTask,
         thread: usize,
     ) -> Result<Vec<Nanos>, PriceError> {
         let share = self.share.clone();
@@ -124,23 +126,23 @@ impl Hand {
     /// Takes the blocks of the slice.
     fn take(
         &mut self,
-        opened: &Opened,
-        blocks: &Blocks,
-        task: &Task,
+        opened: &ReaderResources,
+        blocks: &BlockSequence,
+        task: &FileTask,
         thread: usize,
     ) -> Result<(), PriceError> {
         let block = self.block as u64;
         match task.cell.arm {
-            Arm::Read => self.read(opened.descriptor(thread)?, blocks, task.cell.order),
-            Arm::Readv => self.readv(opened.descriptor(thread)?),
-            Arm::Pread | Arm::Direct => {
+            ReadWay::Read => self.read(opened.descriptor(thread)?, blocks, task.cell.order),
+            ReadWay::Readv => self.readv(opened.descriptor(thread)?),
+            ReadWay::Pread | ReadWay::Direct => {
                 let file = opened.descriptor(thread)?;
                 self.calls += self.slice.len() as u64;
                 self.copy(blocks, |index, to| {
                     whole("pread", rustix::io::pread(file, &mut *to, index * block), to.len())
                 })
             }
-            Arm::DontCache => {
+            ReadWay::DontCache => {
                 let file = opened.descriptor(thread)?;
                 self.calls += self.slice.len() as u64;
                 self.copy(blocks, |index, to| {
@@ -150,16 +152,16 @@ impl Hand {
                     whole("preadv2 RWF_DONTCACHE", got, len)
                 })
             }
-            Arm::Uring | Arm::UringFixed => {
+            ReadWay::Uring | ReadWay::UringFixed => {
                 self.queued(&mut *opened.queue(thread)?, opened.descriptor(thread)?, blocks)
             }
-            Arm::Map
-            | Arm::MapPopulate
-            | Arm::MapPieces
-            | Arm::MapWillNeed
-            | Arm::MapSequential
-            | Arm::MapRandom => self.copy_out(opened.view()?, blocks),
-            Arm::Place | Arm::PlacePopulate | Arm::PlacePieces => {
+            ReadWay::Map
+            | ReadWay::MapPopulate
+            | ReadWay::MapPieces
+            | ReadWay::MapWillNeed
+            | ReadWay::MapSequential
+            | ReadWay::MapRandom => self.copy_out(opened.view()?, blocks),
+            ReadWay::Place | ReadWay::PlacePopulate | ReadWay::PlacePieces => {
                 self.use_in_place(opened.view()?, blocks)
             }
         }
@@ -168,7 +170,7 @@ impl Hand {
     /// Puts each block at its place with `fetch`, and keeps the account.
     fn copy(
         &mut self,
-        blocks: &Blocks,
+        blocks: &BlockSequence,
         mut fetch: impl FnMut(u64, &mut [u8]) -> Result<(), PriceError>,
     ) -> Result<(), PriceError> {
         let Some(destination) = &mut self.destination else { return Err(no_memory()) };
@@ -190,12 +192,12 @@ impl Hand {
     fn read(
         &mut self,
         file: BorrowedFd<'_>,
-        blocks: &Blocks,
-        order: Order,
+        blocks: &BlockSequence,
+        order: AccessOrder,
     ) -> Result<(), PriceError> {
         let block = self.block as u64;
         let calls = self.slice.len() as u64;
-        if order == Order::Random {
+        if order == AccessOrder::Random {
             self.calls += 2 * calls;
             return self.copy(blocks, |index, to| {
                 seek(file, index * block)?;
@@ -244,7 +246,7 @@ impl Hand {
         &mut self,
         queue: &mut ReadQueue,
         file: BorrowedFd<'_>,
-        blocks: &Blocks,
+        blocks: &BlockSequence,
     ) -> Result<(), PriceError> {
         let (block, summed) = (self.block, self.summed);
         let (account, calls, total) = (&mut self.account, &mut self.calls, &mut self.total);
@@ -269,9 +271,13 @@ impl Hand {
         if batch.is_empty() { Ok(()) } else { take(&mut batch) }
     }
 
-    fn copy_out(&mut self, view: &View, blocks: &Blocks) -> Result<(), PriceError> {
+    fn copy_out(
+        &mut self,
+        view: &MappedFileView,
+        blocks: &BlockSequence,
+    ) -> Result<(), PriceError> {
         let block = self.block;
-        let mut populate = Pieces::new(view, &mut self.pieces);
+        let mut populate = PopulatedPieces::new(view, &mut self.pieces);
         let result = self.copy(blocks, |index, to| {
             let offset = index as usize * block;
             populate.reach(offset, block)?;
@@ -282,9 +288,13 @@ impl Hand {
     }
 
     /// Sums each block where it lies.
-    fn use_in_place(&mut self, view: &View, blocks: &Blocks) -> Result<(), PriceError> {
+    fn use_in_place(
+        &mut self,
+        view: &MappedFileView,
+        blocks: &BlockSequence,
+    ) -> Result<(), PriceError> {
         let block = self.block;
-        let mut populate = Pieces::new(view, &mut self.pieces);
+        let mut populate = PopulatedPieces::new(view, &mut self.pieces);
         let (account, mut total) = (&mut self.account, self.total);
         let result = blocks.each(self.slice.clone(), |index| {
             let offset = index as usize * block;
@@ -302,14 +312,14 @@ impl Hand {
 }
 
 /// Pieces of a mapping that are populated when first used. Empty if that was not requested.
-struct Pieces<'a> {
-    view: &'a View,
+struct PopulatedPieces<'a> {
+    view: &'a MappedFileView,
     done: Vec<bool>,
     calls: u64,
 }
 
-impl<'a> Pieces<'a> {
-    fn new(view: &'a View, done: &mut Vec<bool>) -> Self {
+impl<'a> PopulatedPieces<'a> {
+    fn new(view: &'a MappedFileView, done: &mut Vec<bool>) -> Self {
         Self { view, done: std::mem::take(done), calls: 0 }
     }
 

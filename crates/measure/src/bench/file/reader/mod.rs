@@ -4,17 +4,19 @@
 //! destination memory) is prepared before the start. A separate process is needed because another program may
 //! shorten the file: a touch of a missing page raises `SIGBUS` and ends only this process.
 
-use super::order::Blocks;
+use super::order::BlockSequence;
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::ring::ReadQueue;
 use crate::kernels::usage;
-use crate::kernels::view::View;
-use hand::Hand;
+use crate::kernels::view::MappedFileView;
+use hand::ReaderThread;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, affinity, clock};
-use pagewise_model::bench::file::{Arm, Cell, Pace, Proof, Sample, Slip};
+use pagewise_model::bench::file::{
+    BenchmarkFlaw, CacheProof, FileCell, FileSample, ReadWay, UndisturbedPace,
+};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -38,13 +40,13 @@ pub fn serve_reader(fd: RawFd) -> Result<(), SysError> {
 }
 
 /// Does the task. Returns `None` if the bench has ended before the start.
-fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
+fn serve(line: &Line, task: &FileTask) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
     // Only the end of the process shows that a page is missing. A core file of it is not wanted.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).map_err(PriceError::sys("setrlimit", "RLIMIT_CORE"))?;
     let file = duplicate(io::stdout())?;
-    let mut crew = Crew::prepare(task)?;
+    let mut crew = ReaderThreads::prepare(task)?;
     line.say(&Word::Ready { period: None })?;
     match line.hear()? {
         Some(Word::Go { .. }) => crew.read(&file).map(Some),
@@ -54,24 +56,24 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
 
 /// All threads of a task and the resources that they need.
 #[derive(Debug)]
-struct Crew<'a> {
-    task: &'a Task,
-    blocks: Blocks,
-    hands: Vec<Hand>,
+struct ReaderThreads<'a> {
+    task: &'a FileTask,
+    blocks: BlockSequence,
+    hands: Vec<ReaderThread>,
     /// Memory for queues, taken when they are made.
-    memory: Vec<Region>,
+    memory: Vec<MemoryRegion>,
 }
 
-impl<'a> Crew<'a> {
-    fn prepare(task: &'a Task) -> Result<Self, PriceError> {
+impl<'a> ReaderThreads<'a> {
+    fn prepare(task: &'a FileTask) -> Result<Self, PriceError> {
         if let Some(first) = task.cpus.first() {
             affinity::set(0, &[*first])?;
         }
         let threads = task.cell.threads.max(1) as usize;
-        let blocks = Blocks::new(&task.cell, &task.slips, task.seed);
-        let hand = |nth| Hand::prepare(task, blocks.share(nth, threads));
+        let blocks = BlockSequence::new(&task.cell, &task.slips, task.seed);
+        let hand = |nth| ReaderThread::prepare(task, blocks.share(nth, threads));
         let hands = (0..threads).map(hand).collect::<Result<Vec<_>, _>>()?;
-        let is_queued = matches!(task.cell.arm, Arm::Uring | Arm::UringFixed);
+        let is_queued = matches!(task.cell.arm, ReadWay::Uring | ReadWay::UringFixed);
         let count = if is_queued { threads } else { 0 };
         let memory = (0..count).map(|_| queue_memory(task)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { task, blocks, hands, memory })
@@ -83,7 +85,7 @@ impl<'a> Crew<'a> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let memory = std::mem::take(&mut self.memory);
         let early = if self.is_unclocked() {
-            Some(Opened::new(&path, self.task, Vec::new())?)
+            Some(ReaderResources::new(&path, self.task, Vec::new())?)
         } else {
             None
         };
@@ -91,9 +93,9 @@ impl<'a> Crew<'a> {
         let fetched = device_bytes();
         let before = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
         let times =
-            self.timed(|task| early.map_or_else(|| Opened::new(&path, task, memory), Ok))?;
+            self.timed(|task| early.map_or_else(|| ReaderResources::new(&path, task, memory), Ok))?;
         let after = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
-        let sample = Sample {
+        let sample = FileSample {
             repeat: 0,
             place: 0,
             set_up_ns: times.set_up_ns,
@@ -102,12 +104,12 @@ impl<'a> Crew<'a> {
             tear_down_ns: times.tear_down_ns,
             user_ns: since(before.user, after.user),
             sys_ns: since(before.sys, after.sys),
-            calls: self.hands.iter().map(Hand::calls).sum(),
+            calls: self.hands.iter().map(ReaderThread::calls).sum(),
             minor_faults: after.minor_faults.saturating_sub(before.minor_faults),
             major_faults: after.major_faults.saturating_sub(before.major_faults),
             device_bytes: difference(fetched, device_bytes()),
-            ledger: Hand::account(&mut self.hands).ledger(mapped_before_bytes),
-            proof: Proof::default(),
+            ledger: ReaderThread::account(&mut self.hands).ledger(mapped_before_bytes),
+            proof: CacheProof::default(),
         };
         Ok((sample, (self.hands.len() == 1).then_some(times.pace)))
     }
@@ -115,8 +117,8 @@ impl<'a> Crew<'a> {
     /// Opening, all passes, closing; on the wall, and on the CPU clock of this thread.
     fn timed(
         &mut self,
-        open: impl FnOnce(&'a Task) -> Result<Opened, PriceError>,
-    ) -> Result<Times, PriceError> {
+        open: impl FnOnce(&'a FileTask) -> Result<ReaderResources, PriceError>,
+    ) -> Result<PassTimes, PriceError> {
         let (begin, begin_cpu) = (clock::now(), clock::thread_cpu());
         let opened = open(self.task)?;
         let set_up_ns = since(begin, clock::now());
@@ -135,22 +137,23 @@ impl<'a> Crew<'a> {
         let at = clock::now();
         let end_cpu = clock::thread_cpu();
         drop(opened);
-        self.hands.iter_mut().for_each(Hand::let_go);
+        self.hands.iter_mut().for_each(ReaderThread::let_go);
         let tear_down_ns = since(at, clock::now());
         let tear_down_cpu_ns = since(end_cpu, clock::thread_cpu());
-        let pace = Pace { set_up_ns: set_up_cpu_ns, slice_ns, tear_down_ns: tear_down_cpu_ns };
-        Ok(Times { set_up_ns, pass_ns, pass_faults, tear_down_ns, pace })
+        let pace =
+            UndisturbedPace { set_up_ns: set_up_cpu_ns, slice_ns, tear_down_ns: tear_down_cpu_ns };
+        Ok(PassTimes { set_up_ns, pass_ns, pass_faults, tear_down_ns, pace })
     }
 
     /// Whether the file is mapped before the clock starts, as the published benchmark did it.
     fn is_unclocked(&self) -> bool {
-        let slip = Slip::UnclockedPopulate;
+        let slip = BenchmarkFlaw::UnclockedPopulate;
         self.task.slips.contains(&slip) && slip.changes(&self.task.cell)
     }
 
     /// Reads all blocks once. Returns the CPU time of each slice if a single thread reads them. Threads are
     /// started for each pass: that is inside the clock, some 50 us each.
-    fn pass(&mut self, opened: &Opened) -> Result<Option<Vec<Nanos>>, PriceError> {
+    fn pass(&mut self, opened: &ReaderResources) -> Result<Option<Vec<Nanos>>, PriceError> {
         let (task, blocks) = (self.task, &self.blocks);
         if let [only] = self.hands.as_mut_slice() {
             return only.work(opened, blocks, task, 0).map(Some);
@@ -176,19 +179,19 @@ impl<'a> Crew<'a> {
 }
 
 #[derive(Debug)]
-struct Times {
+struct PassTimes {
     set_up_ns: Nanos,
     pass_ns: Vec<Nanos>,
     pass_faults: Vec<u64>,
     tear_down_ns: Nanos,
     /// Of one thread; meaningless where others read as well.
-    pace: Pace,
+    pace: UndisturbedPace,
 }
 
 /// Memory for the reads that a queue has at a time.
-fn queue_memory(task: &Task) -> Result<Region, PriceError> {
+fn queue_memory(task: &FileTask) -> Result<MemoryRegion, PriceError> {
     let size = Bytes(task.cell.block_bytes.0.saturating_mul(u64::from(DEPTH)));
-    let mut region = Region::new(size, Pages::Base)?;
+    let mut region = MemoryRegion::new(size, RegionPages::Base)?;
     region.populate()?;
     Ok(region)
 }
@@ -231,29 +234,29 @@ const DEPTH: u32 = 16;
 
 /// Descriptors, queues and mapping; dropped, the descriptors go last.
 #[derive(Debug)]
-struct Opened {
-    view: Option<View>,
+struct ReaderResources {
+    view: Option<MappedFileView>,
     /// One queue for each thread, which locks it for a whole pass.
     queues: Vec<Mutex<ReadQueue>>,
     /// One, or for calls that use its position one for each thread.
     descriptors: Vec<OwnedFd>,
 }
 
-impl Opened {
+impl ReaderResources {
     /// Opens the file for a task: all that a program does before the first byte. Queues get `memory`, one
     /// piece each.
-    fn new(path: &str, task: &Task, memory: Vec<Region>) -> Result<Self, PriceError> {
+    fn new(path: &str, task: &FileTask, memory: Vec<MemoryRegion>) -> Result<Self, PriceError> {
         let arm = task.cell.arm;
-        let has_position = matches!(arm, Arm::Read | Arm::Readv);
+        let has_position = matches!(arm, ReadWay::Read | ReadWay::Readv);
         let count = if has_position { task.cell.threads.max(1) } else { 1 };
         let open = |_| {
-            let past = if arm == Arm::Direct { OFlags::DIRECT } else { OFlags::empty() };
+            let past = if arm == ReadWay::Direct { OFlags::DIRECT } else { OFlags::empty() };
             let flags = OFlags::RDONLY | OFlags::CLOEXEC | past;
             rustix::fs::open(path, flags, Mode::empty()).map_err(PriceError::sys("open", path))
         };
         let descriptors = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         let queue = |buffer| {
-            ReadQueue::new(DEPTH, buffer, arm == Arm::UringFixed)
+            ReadQueue::new(DEPTH, buffer, arm == ReadWay::UringFixed)
                 .map(Mutex::new)
                 .map_err(PriceError::sys("io_uring_setup", "a queue of reads"))
         };
@@ -280,24 +283,24 @@ impl Opened {
     }
 
     /// The mapping.
-    fn view(&self) -> Result<&View, PriceError> {
+    fn view(&self) -> Result<&MappedFileView, PriceError> {
         self.view
             .as_ref()
             .ok_or_else(|| PriceError::Unavailable("this way to read maps nothing".to_owned()))
     }
 }
 
-fn map(file: BorrowedFd<'_>, task: &Task) -> Result<View, PriceError> {
+fn map(file: BorrowedFd<'_>, task: &FileTask) -> Result<MappedFileView, PriceError> {
     let arm = task.cell.arm;
     let span = task.cell.span_bytes;
     let failed = |call| PriceError::sys::<Errno>(call, format!("{span} of the file"));
     let len = usize::try_from(span.0).unwrap_or(usize::MAX);
-    let is_whole = matches!(arm, Arm::MapPopulate | Arm::PlacePopulate);
-    let view = View::map(file, len, is_whole).map_err(failed("mmap"))?;
+    let is_whole = matches!(arm, ReadWay::MapPopulate | ReadWay::PlacePopulate);
+    let view = MappedFileView::map(file, len, is_whole).map_err(failed("mmap"))?;
     let advice = match arm {
-        Arm::MapWillNeed => Advice::WillNeed,
-        Arm::MapSequential => Advice::Sequential,
-        Arm::MapRandom => Advice::Random,
+        ReadWay::MapWillNeed => Advice::WillNeed,
+        ReadWay::MapSequential => Advice::Sequential,
+        ReadWay::MapRandom => Advice::Random,
         _ => return Ok(view),
     };
     view.advise(0, len, advice).map_err(failed("madvise"))?;
@@ -308,8 +311,8 @@ fn map(file: BorrowedFd<'_>, task: &Task) -> Result<View, PriceError> {
 
 /// Memory for blocks, at this offset from the beginning of a page.
 #[derive(Debug)]
-struct Destination {
-    region: Region,
+struct BlockDestination {
+    region: MemoryRegion,
     offset: usize,
     at: usize,
     /// Each piece follows the one before, in memory that was not touched before.
@@ -317,13 +320,13 @@ struct Destination {
     len: usize,
 }
 
-impl Destination {
+impl BlockDestination {
     /// Reused memory for pieces of `piece` bytes. If it must be fresh, memory for `all` bytes.
-    fn new(task: &Task, piece: usize, all: usize) -> Result<Self, PriceError> {
+    fn new(task: &FileTask, piece: usize, all: usize) -> Result<Self, PriceError> {
         let fresh = task.cell.fresh;
         let len = if fresh { all.max(piece) } else { piece };
         let size = Bytes(task.cell.offset_bytes.0.saturating_add(len as u64));
-        let mut region = Region::new(size, Pages::Base)?;
+        let mut region = MemoryRegion::new(size, RegionPages::Base)?;
         if !fresh {
             region.populate()?;
         }
@@ -354,11 +357,11 @@ impl Destination {
 
 /// What a process must do. The file is its standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Task {
+pub(super) struct FileTask {
     /// What is read, and in which way.
-    pub(super) cell: Cell,
+    pub(super) cell: FileCell,
     /// Errors that are repeated.
-    pub(super) slips: Vec<Slip>,
+    pub(super) slips: Vec<BenchmarkFlaw>,
     /// All bytes of each copied block are added up.
     pub(super) summed: bool,
     /// Seed of a random order.
@@ -369,25 +372,25 @@ pub(super) struct Task {
 
 /// What a process has done: a sample without its numbers and proof, which are filled in later, and the pace
 /// if there is a single thread.
-pub(super) type Done = (Sample, Option<Pace>);
+pub(super) type Done = (FileSample, Option<UndisturbedPace>);
 
-pub(super) type Word = helper::Word<Task, Done>;
+pub(super) type Word = helper::BenchMessage<FileTask, Done>;
 
 /// One end of the line between the bench and a process.
-pub(super) type Line = helper::Line<Word>;
+pub(super) type Line = helper::BenchLine<Word>;
 
 #[cfg(test)]
 mod tests {
     use super::super::process::example::{cell, task};
     use super::*;
-    use pagewise_model::bench::file::{Arm, Cell};
+    use pagewise_model::bench::file::{FileCell, ReadWay};
 
     #[test]
     fn fresh_memory_goes_on_and_other_comes_again() {
         let offset_bytes = Bytes(64);
         let places = |fresh| {
-            let task = task(Cell { fresh, offset_bytes, ..cell(Arm::Read) });
-            let mut destination = Destination::new(&task, 512, 4 * 512).expect("memory");
+            let task = task(FileCell { fresh, offset_bytes, ..cell(ReadWay::Read) });
+            let mut destination = BlockDestination::new(&task, 512, 4 * 512).expect("memory");
             let start = destination.region.as_ptr().addr();
             let mut next = || destination.next(512).as_ptr().addr() - start;
             [next(), next(), next()]

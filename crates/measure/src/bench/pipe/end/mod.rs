@@ -9,7 +9,7 @@ use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::usage;
 use pagewise_kernel::{SysError, affinity};
-use pagewise_model::bench::pipe::{Consumption, EndUsage, Pages, Rung};
+use pagewise_model::bench::pipe::{PipeConsumption, PipeEndUsage, PipeRung, RungPages};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -31,31 +31,31 @@ pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
 /// If this process was not started by a ladder: the socket is missing then. Errors of the task itself are
 /// reported to the ladder.
 pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
-    helper::serve(fd, |line, task: &Task| {
+    helper::serve(fd, |line, task: &PipeTask| {
         serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.into_str()))
     })
 }
 
 /// Does the task. Returns `None` if the ladder has ended before the start.
-fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
+fn serve(line: &Line, task: &PipeTask) -> Result<Option<PipeEndResult>, PriceError> {
     end_with_starter()?;
     if !task.cpus.is_empty() {
         affinity::set(0, &task.cpus)?;
     }
     let pipe = duplicate(io::stdout())?;
     match task.role {
-        Role::Producer => {
+        PipeRole::Producer => {
             let mut source = source::prepare(pipe, task)?;
             let period = source.period();
             let Some(_) = begin(line, period)? else { return Ok(None) };
             produce(&mut source, task).map(Some)
         }
-        Role::Consumer => {
+        PipeRole::Consumer => {
             let mut sink = sink::prepare(pipe, duplicate(io::stderr())?, task)?;
             let Some(period) = begin(line, None)? else { return Ok(None) };
             sink::run(&mut sink, task, period).map(Some)
         }
-        Role::Drain => {
+        PipeRole::Drain => {
             let Some(_) = begin(line, None)? else { return Ok(None) };
             sink::drain(&pipe, task).map(Some)
         }
@@ -73,11 +73,11 @@ fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, PriceE
 
 /// Sends what the task requires. The page size is read afterwards, when all pages of the buffer have been
 /// used.
-fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError> {
-    let mut waiter = waiter::Waiter::new(task.rung.wait);
+fn produce(source: &mut source::PipeSource, task: &PipeTask) -> Result<PipeEndResult, PriceError> {
+    let mut waiter = waiter::EndWaiter::new(task.rung.wait);
     let total = length(task.bytes)?;
     let (mut sent, mut slots) = (0, 0);
-    let meter = Meter::start()?;
+    let meter = UsageMeter::start()?;
     let mut own = Nanos(0);
     while sent < total {
         own += source.turn()?;
@@ -85,7 +85,7 @@ fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError>
         (sent, slots) = (sent + given.bytes, slots + given.slots);
     }
     let (waited, lane) = (waiter.counts(), source.waits());
-    let counts = EndUsage {
+    let counts = PipeEndUsage {
         bytes: Bytes(sent as u64),
         slots,
         spins: waited.spins + lane.spins,
@@ -95,24 +95,24 @@ fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError>
         ..waited
     };
     let usage = meter.stop(counts)?;
-    Ok(Done { page_bytes: source.prove_page_size(), ..plain(usage) })
+    Ok(PipeEndResult { page_bytes: source.prove_page_size(), ..plain(usage) })
 }
 
 /// Usage of this process since the meter was made, with counts to be filled in.
-struct Meter {
-    before: usage::Usage,
+struct UsageMeter {
+    before: usage::ProcessUsage,
 }
 
-impl Meter {
+impl UsageMeter {
     fn start() -> Result<Self, PriceError> {
         Ok(Self { before: usage::process().map_err(failed("getrusage"))? })
     }
 
-    fn stop(&self, counts: EndUsage) -> Result<EndUsage, PriceError> {
+    fn stop(&self, counts: PipeEndUsage) -> Result<PipeEndUsage, PriceError> {
         let now = usage::process().map_err(failed("getrusage"))?;
         let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
         let before = &self.before;
-        Ok(EndUsage {
+        Ok(PipeEndUsage {
             user_ns: since(now.user, before.user),
             sys_ns: since(now.sys, before.sys),
             voluntary_switches: now.voluntary_switches - before.voluntary_switches,
@@ -124,8 +124,8 @@ impl Meter {
 }
 
 /// A result without the fields that only a consumer knows.
-fn plain(usage: EndUsage) -> Done {
-    Done {
+fn plain(usage: PipeEndUsage) -> PipeEndResult {
+    PipeEndResult {
         usage,
         timed_bytes: Bytes(0),
         wall_ns: Nanos(0),
@@ -142,11 +142,11 @@ pub(super) fn length(bytes: Bytes) -> Result<usize, PriceError> {
 }
 
 /// The pages of a rung, as the kernel crate names them.
-const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
+const fn region_pages(rung: &PipeRung) -> pagewise_kernel::region::RegionPages {
     match rung.pages {
-        Pages::Base => pagewise_kernel::region::Pages::Base,
-        Pages::Huge => pagewise_kernel::region::Pages::Huge,
-        Pages::HugeTlb => pagewise_kernel::region::Pages::HugeTlb,
+        RungPages::Base => pagewise_kernel::region::RegionPages::Base,
+        RungPages::Huge => pagewise_kernel::region::RegionPages::Huge,
+        RungPages::HugeTlb => pagewise_kernel::region::RegionPages::HugeTlb,
     }
 }
 
@@ -155,7 +155,7 @@ const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
-pub(super) enum Role {
+pub(super) enum PipeRole {
     /// It puts bytes into the pipe.
     Producer,
     /// It takes them out.
@@ -167,12 +167,12 @@ pub(super) enum Role {
 
 /// What a process must do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Task {
-    pub(super) role: Role,
+pub(super) struct PipeTask {
+    pub(super) role: PipeRole,
     /// The technique.
-    pub(super) rung: Rung,
+    pub(super) rung: PipeRung,
     /// What happens to the bytes.
-    pub(super) consumption: Consumption,
+    pub(super) consumption: PipeConsumption,
     /// Bytes to move.
     pub(super) bytes: Bytes,
     /// Where to run; anywhere if empty.
@@ -181,9 +181,9 @@ pub(super) struct Task {
 
 /// The result of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Done {
+pub(super) struct PipeEndResult {
     /// What it moved and used.
-    pub(super) usage: EndUsage,
+    pub(super) usage: PipeEndUsage,
     /// Bytes that arrived while the clock ran, and that time (consumer).
     pub(super) timed_bytes: Bytes,
     pub(super) wall_ns: Nanos,
@@ -193,7 +193,7 @@ pub(super) struct Done {
     pub(super) page_bytes: Fact<PageSize>,
 }
 
-pub(super) type Word = helper::Word<Task, Done>;
+pub(super) type Word = helper::BenchMessage<PipeTask, PipeEndResult>;
 
 /// One end of the line between the ladder and a process.
-pub(super) type Line = helper::Line<Word>;
+pub(super) type Line = helper::BenchLine<Word>;

@@ -4,16 +4,16 @@
 //! again and again, so that neither its growth nor a disk is measured.
 
 use super::source::{never_sleep, open_ring};
-use super::waiter::{HERE, Waiter};
-use super::{Done, Meter, Task, failed, length, plain};
+use super::waiter::{EndWaiter, HERE};
+use super::{PipeEndResult, PipeTask, UsageMeter, failed, length, plain};
 use crate::bench::pipe::sequence;
 use crate::error::PriceError;
 use crate::kernels::lend::ReadEnd;
-use crate::kernels::ring::Ring;
+use crate::kernels::ring::IoUringQueue;
 use crate::prices::file::{BLOCK, create_cached};
-use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::bench::pipe::{self, Consumption, EndUsage, Reader, Wait};
+use pagewise_model::bench::pipe::{self, PipeConsumption, PipeEndUsage, RungReader, RungWait};
 use pagewise_model::{Bytes, Nanos};
 use rustix::event::PollFlags;
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
@@ -29,24 +29,24 @@ const WINDOW: Bytes = Bytes::mib(32);
 
 /// A consumer's resources, prepared.
 #[derive(Debug)]
-pub(super) struct Sink {
-    way: Way,
-    to: To,
+pub(super) struct PipeSink {
+    way: SinkWay,
+    to: SinkTarget,
     /// Most bytes taken in one call.
     len: usize,
     adaptive: bool,
 }
 
 #[derive(Debug)]
-enum Way {
-    Read { pipe: OwnedFd, buffer: Region },
-    Out { pipe: ReadEnd, buffer: Region },
-    Ring { pipe: OwnedFd, buffer: Region, ring: Ring },
+enum SinkWay {
+    Read { pipe: OwnedFd, buffer: MemoryRegion },
+    Out { pipe: ReadEnd, buffer: MemoryRegion },
+    Ring { pipe: OwnedFd, buffer: MemoryRegion, ring: IoUringQueue },
     Splice { pipe: OwnedFd, moves: bool },
 }
 
 #[derive(Debug)]
-enum To {
+enum SinkTarget {
     Nowhere,
     Null(File),
     Socket(File),
@@ -54,34 +54,45 @@ enum To {
 }
 
 /// Prepares what the task needs. `socket` is where a forwarding consumer writes.
-pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sink, PriceError> {
+pub(super) fn prepare(
+    pipe: OwnedFd,
+    socket: OwnedFd,
+    task: &PipeTask,
+) -> Result<PipeSink, PriceError> {
     let rung = &task.rung;
-    if matches!(rung.wait, Wait::Busy | Wait::BusyPoll) {
+    if matches!(rung.wait, RungWait::Busy | RungWait::BusyPoll) {
         never_sleep(&pipe)?;
     }
     let reader = rung.reader_for(task.consumption);
     let pages = match rung.pages {
-        pipe::Pages::Base => Pages::Base,
-        pipe::Pages::Huge | pipe::Pages::HugeTlb => Pages::Huge,
+        pipe::RungPages::Base => RegionPages::Base,
+        pipe::RungPages::Huge | pipe::RungPages::HugeTlb => RegionPages::Huge,
     };
-    let buffer = || -> Result<Region, PriceError> {
-        let mut region = Region::new(rung.buffer_bytes, pages)?;
+    let buffer = || -> Result<MemoryRegion, PriceError> {
+        let mut region = MemoryRegion::new(rung.buffer_bytes, pages)?;
         region.populate()?;
         Ok(region)
     };
     let way = match reader {
-        Reader::Read => Way::Read { pipe, buffer: buffer()? },
-        Reader::VmspliceOut => Way::Out { pipe: ReadEnd::new(pipe)?, buffer: buffer()? },
-        Reader::IoUring => Way::Ring { pipe, buffer: buffer()?, ring: open_ring()? },
-        Reader::Splice => Way::Splice { pipe, moves: rung.gift },
+        RungReader::Read => SinkWay::Read { pipe, buffer: buffer()? },
+        RungReader::VmspliceOut => SinkWay::Out { pipe: ReadEnd::new(pipe)?, buffer: buffer()? },
+        RungReader::IoUring => SinkWay::Ring { pipe, buffer: buffer()?, ring: open_ring()? },
+        RungReader::Splice => SinkWay::Splice { pipe, moves: rung.gift },
     };
     let to = match task.consumption {
-        Consumption::Untouched | Consumption::Touched if reader.copies() => To::Nowhere,
-        Consumption::Untouched | Consumption::Touched => To::Null(open_null()?),
-        Consumption::ForwardedSocket => To::Socket(socket.into()),
-        Consumption::ForwardedFile => To::Window { file: open_window()?, at: 0 },
+        PipeConsumption::Untouched | PipeConsumption::Touched if reader.copies() => {
+            SinkTarget::Nowhere
+        }
+        PipeConsumption::Untouched | PipeConsumption::Touched => SinkTarget::Null(open_null()?),
+        PipeConsumption::ForwardedSocket => SinkTarget::Socket(socket.into()),
+        PipeConsumption::ForwardedFile => SinkTarget::Window { file: open_window()?, at: 0 },
     };
-    Ok(Sink { way, to, len: length(rung.buffer_bytes)?, adaptive: rung.wait == Wait::Adaptive })
+    Ok(PipeSink {
+        way,
+        to,
+        len: length(rung.buffer_bytes)?,
+        adaptive: rung.wait == RungWait::Adaptive,
+    })
 }
 
 fn open_null() -> Result<File, PriceError> {
@@ -94,13 +105,17 @@ fn open_window() -> Result<File, PriceError> {
         .map_err(|e| PriceError::Unavailable(e.to_string()))
 }
 
-impl Sink {
+impl PipeSink {
     /// Takes at most `most` bytes by one call that moves any; 0 at the end.
-    pub(super) fn take(&mut self, most: usize, waiter: &mut Waiter) -> Result<usize, PriceError> {
+    pub(super) fn take(
+        &mut self,
+        most: usize,
+        waiter: &mut EndWaiter,
+    ) -> Result<usize, PriceError> {
         let len = most.min(self.len);
         let adaptive = self.adaptive;
         match &mut self.way {
-            Way::Read { pipe, buffer } => {
+            SinkWay::Read { pipe, buffer } => {
                 let into = &mut buffer.as_mut_slice()[..len];
                 waiter.run((pipe.as_fd(), PollFlags::IN), |nonblocking| {
                     if nonblocking && adaptive {
@@ -111,17 +126,17 @@ impl Sink {
                     }
                 })
             }
-            Way::Out { pipe, buffer } => {
+            SinkWay::Out { pipe, buffer } => {
                 let into = &mut buffer.as_mut_slice()[..len];
                 waiter.run((pipe.as_fd(), PollFlags::IN), |nonblocking| {
                     pipe.take(into, flags(nonblocking, false))
                 })
             }
-            Way::Ring { pipe, buffer, ring } => {
+            SinkWay::Ring { pipe, buffer, ring } => {
                 let into = &mut buffer.as_mut_slice()[..len];
                 waiter.run((pipe.as_fd(), PollFlags::IN), |_| ring.read(pipe.as_fd(), into))
             }
-            Way::Splice { pipe, moves } => splice(pipe, &mut self.to, len, *moves, waiter),
+            SinkWay::Splice { pipe, moves } => splice(pipe, &mut self.to, len, *moves, waiter),
         }
         .map_err(failed(self.way.call()))
     }
@@ -129,25 +144,25 @@ impl Sink {
     /// The bytes that were taken last, if they were copied.
     pub(super) fn bytes(&self, len: usize) -> &[u8] {
         match &self.way {
-            Way::Read { buffer, .. } | Way::Out { buffer, .. } | Way::Ring { buffer, .. } => {
-                &buffer.as_slice()[..len]
-            }
-            Way::Splice { .. } => &[],
+            SinkWay::Read { buffer, .. }
+            | SinkWay::Out { buffer, .. }
+            | SinkWay::Ring { buffer, .. } => &buffer.as_slice()[..len],
+            SinkWay::Splice { .. } => &[],
         }
     }
 
     /// Forwards the bytes that were taken last, where taking them has not done it.
     pub(super) fn pass_on(&mut self, len: usize) -> Result<(), PriceError> {
         let bytes = match &self.way {
-            Way::Read { buffer, .. } | Way::Out { buffer, .. } | Way::Ring { buffer, .. } => {
-                &buffer.as_slice()[..len]
-            }
-            Way::Splice { .. } => return Ok(()),
+            SinkWay::Read { buffer, .. }
+            | SinkWay::Out { buffer, .. }
+            | SinkWay::Ring { buffer, .. } => &buffer.as_slice()[..len],
+            SinkWay::Splice { .. } => return Ok(()),
         };
         let written = match &mut self.to {
-            To::Nowhere | To::Null(_) => return Ok(()),
-            To::Socket(socket) => socket.write_all(bytes),
-            To::Window { file, at } => {
+            SinkTarget::Nowhere | SinkTarget::Null(_) => return Ok(()),
+            SinkTarget::Socket(socket) => socket.write_all(bytes),
+            SinkTarget::Window { file, at } => {
                 let from = room(at, len as u64);
                 *at += len as u64;
                 file.write_all_at(bytes, from)
@@ -167,18 +182,18 @@ fn room(at: &mut u64, len: u64) -> u64 {
 
 fn splice(
     pipe: &OwnedFd,
-    to: &mut To,
+    to: &mut SinkTarget,
     len: usize,
     moves: bool,
-    waiter: &mut Waiter,
+    waiter: &mut EndWaiter,
 ) -> Result<usize, Errno> {
     let ready = (pipe.as_fd(), PollFlags::IN);
     match to {
-        To::Nowhere => Err(Errno::BADF),
-        To::Null(out) | To::Socket(out) => waiter.run(ready, |nonblocking| {
+        SinkTarget::Nowhere => Err(Errno::BADF),
+        SinkTarget::Null(out) | SinkTarget::Socket(out) => waiter.run(ready, |nonblocking| {
             rustix::pipe::splice(pipe, None, &*out, None, len, flags(nonblocking, moves))
         }),
-        To::Window { file, at } => {
+        SinkTarget::Window { file, at } => {
             let mut from = room(at, len as u64);
             let moved = waiter.run(ready, |nonblocking| {
                 let flags = flags(nonblocking, moves);
@@ -197,7 +212,7 @@ fn flags(nonblocking: bool, moves: bool) -> SpliceFlags {
     flags
 }
 
-impl Way {
+impl SinkWay {
     const fn call(&self) -> &'static str {
         match self {
             Self::Read { .. } => "read",
@@ -215,12 +230,16 @@ impl Way {
 const DRAIN: usize = 256 << 10;
 
 /// Takes what the task requires.
-pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<Done, PriceError> {
-    let touches = task.consumption == Consumption::Touched;
-    let mut waiter = Waiter::new(task.rung.wait);
+pub(super) fn run(
+    sink: &mut PipeSink,
+    task: &PipeTask,
+    period: Option<u64>,
+) -> Result<PipeEndResult, PriceError> {
+    let touches = task.consumption == PipeConsumption::Touched;
+    let mut waiter = EndWaiter::new(task.rung.wait);
     let total = length(task.bytes)?;
     let (mut whole, mut own) = (true, Nanos(0));
-    let meter = Meter::start()?;
+    let meter = UsageMeter::start()?;
     let mut taken = sink.take(total, &mut waiter)?;
     let (start, first) = (clock::now(), taken);
     let mut fresh = taken;
@@ -242,8 +261,8 @@ pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<D
     }
     let end = clock::now();
     let (bytes, own_ns) = (Bytes(taken as u64), Some(own));
-    let usage = meter.stop(EndUsage { bytes, own_ns, ..waiter.counts() })?;
-    Ok(Done {
+    let usage = meter.stop(PipeEndUsage { bytes, own_ns, ..waiter.counts() })?;
+    Ok(PipeEndResult {
         timed_bytes: Bytes((taken - first) as u64),
         wall_ns: Nanos(end.0.saturating_sub(start.0)),
         verified: touches.then_some(whole),
@@ -257,11 +276,11 @@ fn ended_early(taken: usize, total: usize) -> PriceError {
 }
 
 /// Empties the socket behind a forwarding consumer, and counts.
-pub(super) fn drain(socket: &OwnedFd, task: &Task) -> Result<Done, PriceError> {
+pub(super) fn drain(socket: &OwnedFd, task: &PipeTask) -> Result<PipeEndResult, PriceError> {
     let mut buffer = vec![0; DRAIN];
     let total = length(task.bytes)?;
     let mut taken = 0;
-    let meter = Meter::start()?;
+    let meter = UsageMeter::start()?;
     while taken < total {
         let got = retry_on_intr(|| rustix::io::read(socket, &mut buffer[..]));
         match got.map_err(|e: Errno| SysError::new("read", "a socket", e))? {
@@ -269,5 +288,5 @@ pub(super) fn drain(socket: &OwnedFd, task: &Task) -> Result<Done, PriceError> {
             n => taken += n,
         }
     }
-    meter.stop(EndUsage { bytes: Bytes(taken as u64), ..EndUsage::default() }).map(plain)
+    meter.stop(PipeEndUsage { bytes: Bytes(taken as u64), ..PipeEndUsage::default() }).map(plain)
 }

@@ -6,17 +6,19 @@
 //! buffer are always touched, even if no consumer reads them. A page that was never written would be the
 //! kernel's zero page, which costs nothing and contains no data.
 
-use super::waiter::{HERE, Waiter};
-use super::{Task, failed, length, region_pages};
+use super::waiter::{EndWaiter, HERE};
+use super::{PipeTask, failed, length, region_pages};
 use crate::bench::pipe::sequence;
 use crate::error::PriceError;
 use crate::kernels::lend::WriteEnd;
-use crate::kernels::ring::Ring;
-use pagewise_kernel::region::Region;
+use crate::kernels::ring::IoUringQueue;
+use pagewise_kernel::region::MemoryRegion;
 use pagewise_kernel::{SysError, clock, page_size, pipe};
-use pagewise_lanes::buffer::{self, Dropped, Frozen, Sent};
+use pagewise_lanes::buffer::{self, Dropped, Frozen, SendWay};
 use pagewise_lanes::pipe as pipe_end;
-use pagewise_model::bench::pipe::{Buffers, Consumption, Pages, Rung, Wait, Writer};
+use pagewise_model::bench::pipe::{
+    PipeConsumption, PipeRung, RungBuffers, RungPages, RungWait, RungWriter,
+};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
@@ -27,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// What one call passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::bench::pipe) struct Given {
+pub(in crate::bench::pipe) struct PassedBytes {
     pub(in crate::bench::pipe) bytes: usize,
     /// Base pages that they touch: slots of the pipe.
     pub(in crate::bench::pipe) slots: u64,
@@ -35,8 +37,8 @@ pub(in crate::bench::pipe) struct Given {
 
 /// A producer's resources, prepared.
 #[derive(Debug)]
-pub(in crate::bench::pipe) struct Source {
-    way: Way,
+pub(in crate::bench::pipe) struct PipeSource {
+    way: SourceWay,
     /// Bytes of one turn.
     len: usize,
     /// Bytes of this turn that have been sent.
@@ -48,27 +50,30 @@ pub(in crate::bench::pipe) struct Source {
 }
 
 #[derive(Debug)]
-enum Way {
-    Copy { pipe: OwnedFd, buffer: Region, adaptive: bool },
-    Ring { pipe: OwnedFd, buffer: Region, ring: Ring },
-    Lend { pipe: WriteEnd, buffers: Vec<Region>, turn: usize, gift: bool },
+enum SourceWay {
+    Copy { pipe: OwnedFd, buffer: MemoryRegion, adaptive: bool },
+    Ring { pipe: OwnedFd, buffer: MemoryRegion, ring: IoUringQueue },
+    Lend { pipe: WriteEnd, buffers: Vec<MemoryRegion>, turn: usize, gift: bool },
     Frozen { pipe: OwnedFd, content: Frozen },
-    Seed { pipe: OwnedFd, seed: Seed },
+    Seed { pipe: OwnedFd, seed: SeedPipe },
     Dropped { end: pipe_end::Writer, content: Dropped },
 }
 
 /// Prepares what the task needs.
-pub(in crate::bench::pipe) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, PriceError> {
+pub(in crate::bench::pipe) fn prepare(
+    pipe: OwnedFd,
+    task: &PipeTask,
+) -> Result<PipeSource, PriceError> {
     let rung = &task.rung;
-    let busy = matches!(rung.wait, Wait::Busy | Wait::BusyPoll);
-    if busy && rung.writer != Writer::GiveDropped {
+    let busy = matches!(rung.wait, RungWait::Busy | RungWait::BusyPoll);
+    if busy && rung.writer != RungWriter::GiveDropped {
         never_sleep(&pipe)?;
     }
     let (way, len) = choose(pipe, rung)?;
-    let refills = task.consumption == Consumption::Touched && !rung.writer.sends_constant();
-    let mut source = Source { way, len, at: 0, sent: 0, refills };
+    let refills = task.consumption == PipeConsumption::Touched && !rung.writer.sends_constant();
+    let mut source = PipeSource { way, len, at: 0, sent: 0, refills };
     // If the consumer reads the bytes, they must have been written.
-    if !rung.untouched || task.consumption == Consumption::Touched {
+    if !rung.untouched || task.consumption == PipeConsumption::Touched {
         source.fill_all()?;
     }
     if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
@@ -78,41 +83,42 @@ pub(in crate::bench::pipe) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Sour
 }
 
 /// The way with its memory, and the bytes of one turn.
-fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), PriceError> {
+fn choose(pipe: OwnedFd, rung: &PipeRung) -> Result<(SourceWay, usize), PriceError> {
     let len = length(rung.buffer_bytes)?;
     Ok(match rung.writer {
-        Writer::Write => {
-            let adaptive = rung.wait == Wait::Adaptive;
-            (Way::Copy { pipe, buffer: memory(rung)?, adaptive }, len)
+        RungWriter::Write => {
+            let adaptive = rung.wait == RungWait::Adaptive;
+            (SourceWay::Copy { pipe, buffer: memory(rung)?, adaptive }, len)
         }
-        Writer::IoUring => {
+        RungWriter::IoUring => {
             let ring = open_ring()?;
-            (Way::Ring { pipe, buffer: memory(rung)?, ring }, len)
+            (SourceWay::Ring { pipe, buffer: memory(rung)?, ring }, len)
         }
-        Writer::Vmsplice => {
+        RungWriter::Vmsplice => {
             let pipe = WriteEnd::new(pipe)?;
             let (buffers, len) = match rung.buffers {
-                Buffers::One => (vec![memory(rung)?], len / 2),
-                Buffers::Two => (vec![memory(rung)?, memory(rung)?], len),
+                RungBuffers::One => (vec![memory(rung)?], len / 2),
+                RungBuffers::Two => (vec![memory(rung)?, memory(rung)?], len),
             };
-            (Way::Lend { pipe, buffers, turn: 0, gift: rung.gift }, len)
+            (SourceWay::Lend { pipe, buffers, turn: 0, gift: rung.gift }, len)
         }
-        Writer::SpliceFrozen => {
+        RungWriter::SpliceFrozen => {
             let content = freeze(rung)?;
             let len = content.len();
-            (Way::Frozen { pipe, content }, len)
+            (SourceWay::Frozen { pipe, content }, len)
         }
-        Writer::TeeSeed => {
-            let seed = Seed::new(rung.buffer_bytes)?;
+        RungWriter::TeeSeed => {
+            let seed = SeedPipe::new(rung.buffer_bytes)?;
             let len = seed.len;
-            (Way::Seed { pipe, seed }, len)
+            (SourceWay::Seed { pipe, seed }, len)
         }
-        Writer::GiveDropped => {
+        RungWriter::GiveDropped => {
             let pages = lane_pages(rung)?;
             let content = Dropped::new(len, pages).map_err(failed("mmap"))?;
-            let end = pipe_end::Options::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
+            let end =
+                pipe_end::PipeOptions::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
             let end = end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))?;
-            (Way::Dropped { end, content }, len)
+            (SourceWay::Dropped { end, content }, len)
         }
     })
 }
@@ -124,47 +130,49 @@ pub(in crate::bench::pipe) fn never_sleep(pipe: &OwnedFd) -> Result<(), PriceErr
 }
 
 /// A queue for io_uring. An error if this machine has none.
-pub(in crate::bench::pipe) fn open_ring() -> Result<Ring, PriceError> {
-    Ring::new().map_err(|e| PriceError::Unavailable(format!("io_uring_setup: {e}")))
+pub(in crate::bench::pipe) fn open_ring() -> Result<IoUringQueue, PriceError> {
+    IoUringQueue::new().map_err(|e| PriceError::Unavailable(format!("io_uring_setup: {e}")))
 }
 
-fn memory(rung: &Rung) -> Result<Region, PriceError> {
-    let mut region =
-        Region::new(rung.buffer_bytes, region_pages(rung)).map_err(|error| match rung.pages {
-            Pages::HugeTlb => PriceError::Unavailable(format!(
+fn memory(rung: &PipeRung) -> Result<MemoryRegion, PriceError> {
+    let mut region = MemoryRegion::new(rung.buffer_bytes, region_pages(rung)).map_err(|error| {
+        match rung.pages {
+            RungPages::HugeTlb => PriceError::Unavailable(format!(
                 "{error}: no reserved huge page is free (vm.nr_hugepages)"
             )),
             _ => error.into(),
-        })?;
+        }
+    })?;
     if rung.lock {
         region.lock()?;
     }
     Ok(region)
 }
 
-fn lane_pages(rung: &Rung) -> Result<buffer::Pages, PriceError> {
+fn lane_pages(rung: &PipeRung) -> Result<buffer::BufferPages, PriceError> {
     let refuse = |why: &str| Err(PriceError::Unavailable(why.to_owned()));
     match rung.pages {
         _ if rung.lock => refuse("pages passed by reference cannot be locked"),
-        Pages::Base => Ok(buffer::Pages::Base),
-        Pages::Huge => Ok(buffer::Pages::Huge),
-        Pages::HugeTlb => refuse("the library does not use pages of the reserved pool"),
+        RungPages::Base => Ok(buffer::BufferPages::Base),
+        RungPages::Huge => Ok(buffer::BufferPages::Huge),
+        RungPages::HugeTlb => refuse("the library does not use pages of the reserved pool"),
     }
 }
 
 /// How an end waits, as the library names it. Its ends poll by themselves if they must.
-const fn lane_wait(wait: Wait) -> pipe_end::Wait {
+const fn lane_wait(wait: RungWait) -> pipe_end::WaitMode {
     match wait {
-        Wait::Block | Wait::Poll => pipe_end::Wait::Block,
-        Wait::Busy | Wait::BusyPoll => pipe_end::Wait::Busy,
-        Wait::Adaptive => pipe_end::Wait::Adaptive,
+        RungWait::Block | RungWait::Poll => pipe_end::WaitMode::Block,
+        RungWait::Busy | RungWait::BusyPoll => pipe_end::WaitMode::Busy,
+        RungWait::Adaptive => pipe_end::WaitMode::Adaptive,
     }
 }
 
 /// Content of the buffer's size, and of whole huge pages where those are asked for.
-fn freeze(rung: &Rung) -> Result<Frozen, PriceError> {
+fn freeze(rung: &PipeRung) -> Result<Frozen, PriceError> {
     let pages = lane_pages(rung)?;
-    let unit = if pages == buffer::Pages::Huge { page_size::huge() } else { page_size::base() };
+    let unit =
+        if pages == buffer::BufferPages::Huge { page_size::huge() } else { page_size::base() };
     let len = length(Bytes(rung.buffer_bytes.0.next_multiple_of(unit.bytes())))?;
     let content = Frozen::build(len, |space| sequence::fill(space, 0));
     let content = content.map_err(failed("memfd_create"))?;
@@ -174,7 +182,7 @@ fn freeze(rung: &Rung) -> Result<Frozen, PriceError> {
     }
 }
 
-impl Source {
+impl PipeSource {
     /// Bytes after which the stream repeats itself. `None` if every turn is new.
     pub(in crate::bench::pipe) fn period(&self) -> Option<u64> {
         (!self.refills).then_some(self.len as u64)
@@ -187,10 +195,10 @@ impl Source {
             return Ok(Nanos(0));
         }
         (self.at, self.sent) = (0, self.sent + self.len as u64);
-        if let Way::Lend { turn, .. } = &mut self.way {
+        if let SourceWay::Lend { turn, .. } = &mut self.way {
             *turn ^= 1;
         }
-        let is_fresh = matches!(self.way, Way::Dropped { .. });
+        let is_fresh = matches!(self.way, SourceWay::Dropped { .. });
         if !self.refills && !is_fresh {
             return Ok(Nanos(0));
         }
@@ -203,11 +211,11 @@ impl Source {
     pub(in crate::bench::pipe) fn give(
         &mut self,
         most: usize,
-        waiter: &mut Waiter,
-    ) -> Result<Given, PriceError> {
+        waiter: &mut EndWaiter,
+    ) -> Result<PassedBytes, PriceError> {
         let (at, end) = (self.at, self.len.min(self.at.saturating_add(most)));
         let given = match &mut self.way {
-            Way::Copy { pipe, buffer, adaptive } => {
+            SourceWay::Copy { pipe, buffer, adaptive } => {
                 let bytes = &buffer.as_slice()[at..end];
                 let piece = &bytes[..waiter.sleeping_write(bytes.len())];
                 waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
@@ -219,18 +227,18 @@ impl Source {
                     }
                 })
             }
-            Way::Ring { pipe, buffer, ring } => {
+            SourceWay::Ring { pipe, buffer, ring } => {
                 let bytes = &buffer.as_slice()[at..end];
                 waiter.run((pipe.as_fd(), PollFlags::OUT), |_| ring.write(pipe.as_fd(), bytes))
             }
-            Way::Lend { pipe, buffers, turn, gift } => {
+            SourceWay::Lend { pipe, buffers, turn, gift } => {
                 let bytes = &lent(buffers, *turn, self.len)[at..end];
                 let gift = if *gift { SpliceFlags::GIFT } else { SpliceFlags::empty() };
                 waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
                     pipe.lend(bytes, gift | flags(nonblocking))
                 })
             }
-            Way::Frozen { pipe, content } => {
+            SourceWay::Frozen { pipe, content } => {
                 let Some(memfd) = content.memfd() else {
                     return Err(failed("splice")(Errno::BADF));
                 };
@@ -240,20 +248,20 @@ impl Source {
                     rustix::pipe::splice(memfd, Some(&mut offset), &*pipe, None, len, flags)
                 })
             }
-            Way::Seed { pipe, seed } => seed.give(pipe, end - at, waiter),
-            Way::Dropped { end: writer, content } => {
+            SourceWay::Seed { pipe, seed } => seed.give(pipe, end - at, waiter),
+            SourceWay::Dropped { end: writer, content } => {
                 waiter.count(|| give_away(content, writer, end - at))
             }
         };
         let bytes = given.map_err(failed(self.way.call()))?;
         self.at += bytes;
-        Ok(Given { bytes, slots: slots(at, bytes) })
+        Ok(PassedBytes { bytes, slots: slots(at, bytes) })
     }
 
     /// How long the library's own end waited, if it is used.
     pub(in crate::bench::pipe) fn waits(&self) -> pipe_end::WaitCounts {
         match &self.way {
-            Way::Dropped { end, .. } => end.waits(),
+            SourceWay::Dropped { end, .. } => end.waits(),
             _ => pipe_end::WaitCounts::default(),
         }
     }
@@ -276,19 +284,21 @@ impl Source {
             Err(error) => Fact::missing(format!("read /proc/self/smaps: {error}")),
         };
         match &self.way {
-            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+            SourceWay::Copy { buffer, .. } | SourceWay::Ring { buffer, .. } => {
                 proven(std::slice::from_ref(buffer))
             }
-            Way::Lend { buffers, .. } => proven(buffers),
-            Way::Frozen { content, .. } => of_lane(content.page_size()),
-            Way::Seed { .. } => Fact::missing("the kernel's own pages, which it does not show"),
-            Way::Dropped { content, .. } => of_lane(content.page_size()),
+            SourceWay::Lend { buffers, .. } => proven(buffers),
+            SourceWay::Frozen { content, .. } => of_lane(content.page_size()),
+            SourceWay::Seed { .. } => {
+                Fact::missing("the kernel's own pages, which it does not show")
+            }
+            SourceWay::Dropped { content, .. } => of_lane(content.page_size()),
         }
     }
 
     /// Fills every buffer before the start.
     fn fill_all(&mut self) -> Result<(), PriceError> {
-        if let Way::Lend { buffers, .. } = &mut self.way {
+        if let SourceWay::Lend { buffers, .. } = &mut self.way {
             for buffer in buffers {
                 sequence::fill(buffer.as_mut_slice(), 0);
             }
@@ -300,17 +310,17 @@ impl Source {
     fn fill(&mut self) -> Result<(), PriceError> {
         let (len, offset) = (self.len, if self.refills { self.sent } else { 0 });
         match &mut self.way {
-            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+            SourceWay::Copy { buffer, .. } | SourceWay::Ring { buffer, .. } => {
                 sequence::fill(&mut buffer.as_mut_slice()[..len], offset);
             }
-            Way::Lend { buffers, turn, .. } => {
+            SourceWay::Lend { buffers, turn, .. } => {
                 sequence::fill(lent_mut(buffers, *turn, len), offset);
             }
-            Way::Dropped { content, .. } => {
+            SourceWay::Dropped { content, .. } => {
                 let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
                 sequence::fill(&mut space[..len], offset);
             }
-            Way::Frozen { .. } | Way::Seed { .. } => {}
+            SourceWay::Frozen { .. } | SourceWay::Seed { .. } => {}
         }
         Ok(())
     }
@@ -318,7 +328,7 @@ impl Source {
     /// Makes the fresh pages of a dropped buffer real.
     fn touch_fresh(&mut self) -> Result<(), PriceError> {
         let len = self.len;
-        if let Way::Dropped { content, .. } = &mut self.way {
+        if let SourceWay::Dropped { content, .. } = &mut self.way {
             let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
             for byte in space[..len].iter_mut().step_by(page_bytes()) {
                 *std::hint::black_box(byte) = 1;
@@ -328,7 +338,7 @@ impl Source {
     }
 }
 
-impl Way {
+impl SourceWay {
     const fn call(&self) -> &'static str {
         match self {
             Self::Copy { .. } => "write",
@@ -342,14 +352,14 @@ impl Way {
 /// A pipe that keeps bytes of the kernel, and one between it and the real one. tee(2) copies references only
 /// from the head, so the bytes that a full pipe did not take are kept in between.
 #[derive(Debug)]
-struct Seed {
+struct SeedPipe {
     kept: (OwnedFd, OwnedFd),
     between: (OwnedFd, OwnedFd),
     len: usize,
     waiting: usize,
 }
 
-impl Seed {
+impl SeedPipe {
     fn new(wanted: Bytes) -> Result<Self, PriceError> {
         let (kept, between) = (pipe::pipe()?, pipe::pipe()?);
         let grow = |end: &OwnedFd| match pipe::set_capacity(end, wanted) {
@@ -367,7 +377,12 @@ impl Seed {
         Ok(Self { kept, between, len, waiting: 0 })
     }
 
-    fn give(&mut self, pipe: &OwnedFd, most: usize, waiter: &mut Waiter) -> Result<usize, Errno> {
+    fn give(
+        &mut self,
+        pipe: &OwnedFd,
+        most: usize,
+        waiter: &mut EndWaiter,
+    ) -> Result<usize, Errno> {
         if self.waiting == 0 {
             let now = SpliceFlags::NONBLOCK;
             self.waiting = rustix::pipe::tee(&self.kept.0, &self.between.1, self.len, now)?;
@@ -392,21 +407,21 @@ fn give_away(
     len: usize,
 ) -> Result<usize, Errno> {
     match end.give(content, len) {
-        Ok(Sent::ByReference) => Ok(len),
-        Ok(Sent::Copied) => Err(Errno::OPNOTSUPP),
+        Ok(SendWay::ByReference) => Ok(len),
+        Ok(SendWay::Copied) => Err(Errno::OPNOTSUPP),
         Err(error) => Err(error.errno),
     }
 }
 
 /// The bytes of a turn: of one buffer its halves, of two each.
-fn lent(buffers: &[Region], turn: usize, len: usize) -> &[u8] {
+fn lent(buffers: &[MemoryRegion], turn: usize, len: usize) -> &[u8] {
     match buffers {
         [only] => &only.as_slice()[turn * len..][..len],
         several => &several[turn].as_slice()[..len],
     }
 }
 
-fn lent_mut(buffers: &mut [Region], turn: usize, len: usize) -> &mut [u8] {
+fn lent_mut(buffers: &mut [MemoryRegion], turn: usize, len: usize) -> &mut [u8] {
     match buffers {
         [only] => &mut only.as_mut_slice()[turn * len..][..len],
         several => &mut several[turn].as_mut_slice()[..len],
@@ -424,7 +439,7 @@ fn slots(at: usize, bytes: usize) -> u64 {
 }
 
 /// The page size of all of these regions. Unknown if the sizes are mixed or nothing is resident.
-fn proven(regions: &[Region]) -> Fact<PageSize> {
+fn proven(regions: &[MemoryRegion]) -> Fact<PageSize> {
     let (mut resident, mut huge) = (Bytes(0), Bytes(0));
     for region in regions {
         let residency: Result<_, SysError> = region.residency();

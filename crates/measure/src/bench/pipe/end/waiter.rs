@@ -1,14 +1,14 @@
 //! What an end does while the other is not ready: the five ways of a rung, for any call that can be made with
 //! and without sleeping.
 //!
-//! `Adaptive` is the rule of `pagewise_lanes::pipe::Waiter`, which the library's own ends follow. A call
+//! `Adaptive` is the rule of `pagewise_lanes::pipe::PeerWaiter`, which the library's own ends follow. A call
 //! counts each time it is made. It is a spin if it returns EAGAIN. The clock is read after each spin, some 30
 //! ns, and never while calls move bytes.
 
 use pagewise_kernel::clock;
-use pagewise_lanes::pipe::{self, Moment};
+use pagewise_lanes::pipe::{self, BlockingMode};
 use pagewise_model::Nanos;
-use pagewise_model::bench::pipe::{EndUsage, Wait};
+use pagewise_model::bench::pipe::{PipeEndUsage, RungWait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -18,18 +18,18 @@ pub(in crate::bench::pipe) const HERE: u64 = u64::MAX;
 
 /// How one end waits, and its counts.
 #[derive(Debug)]
-pub(in crate::bench::pipe) struct Waiter {
-    wait: Wait,
-    adaptive: pipe::Waiter,
+pub(in crate::bench::pipe) struct EndWaiter {
+    wait: RungWait,
+    adaptive: pipe::PeerWaiter,
     calls: u64,
     spins: u64,
     polls: u64,
-    vain: Vain,
+    vain: VainCalls,
 }
 
 /// Time of calls that returned nothing.
 #[derive(Debug, Default)]
-struct Vain {
+struct VainCalls {
     /// Those of all waits, and the waits.
     calls: u64,
     waits: u64,
@@ -39,7 +39,7 @@ struct Vain {
     last: Option<Nanos>,
 }
 
-impl Vain {
+impl VainCalls {
     /// Records a call that returned nothing.
     fn note(&mut self) {
         let now = clock::now();
@@ -64,10 +64,10 @@ impl Vain {
     }
 }
 
-impl Waiter {
-    pub(in crate::bench::pipe) fn new(wait: Wait) -> Self {
-        let adaptive = pipe::Waiter::new(pipe::Wait::Adaptive);
-        Self { wait, adaptive, calls: 0, spins: 0, polls: 0, vain: Vain::default() }
+impl EndWaiter {
+    pub(in crate::bench::pipe) fn new(wait: RungWait) -> Self {
+        let adaptive = pipe::PeerWaiter::new(pipe::WaitMode::Adaptive);
+        Self { wait, adaptive, calls: 0, spins: 0, polls: 0, vain: VainCalls::default() }
     }
 
     /// Makes `call` until bytes were moved or it fails. The argument of `call` says whether it must not
@@ -78,7 +78,7 @@ impl Waiter {
         mut call: impl FnMut(bool) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let (calls, spins, vain) = (&mut self.calls, &mut self.spins, &mut self.vain);
-        let mut counted = |nonblocking: bool, vain: &mut Vain| {
+        let mut counted = |nonblocking: bool, vain: &mut VainCalls| {
             *calls += 1;
             let answer = call(nonblocking);
             if answer == Err(Errno::AGAIN) {
@@ -91,20 +91,20 @@ impl Waiter {
         };
         loop {
             let answer = match self.wait {
-                Wait::Block => counted(false, vain),
-                Wait::Poll => {
+                RungWait::Block => counted(false, vain),
+                RungWait::Poll => {
                     wait_ready(ready)?;
                     self.polls += 1;
                     counted(false, vain)
                 }
-                Wait::Busy => counted(true, vain),
-                Wait::BusyPoll => {
+                RungWait::Busy => counted(true, vain),
+                RungWait::BusyPoll => {
                     spin_ready(ready, vain)?;
                     counted(true, vain)
                 }
-                Wait::Adaptive => {
-                    self.adaptive.run(true, ready, |moment| counted(moment == Moment::Now, vain))
-                }
+                RungWait::Adaptive => self
+                    .adaptive
+                    .run(true, ready, |moment| counted(moment == BlockingMode::Now, vain)),
             };
             if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
                 return answer;
@@ -115,7 +115,7 @@ impl Waiter {
     /// How many of `len` bytes a call is given that may sleep.
     pub(in crate::bench::pipe) fn sleeping_write(&self, len: usize) -> usize {
         match self.wait {
-            Wait::Adaptive => self.adaptive.sleeping_write(len),
+            RungWait::Adaptive => self.adaptive.sleeping_write(len),
             _ => len,
         }
     }
@@ -127,10 +127,16 @@ impl Waiter {
     }
 
     /// The counts for the end's account.
-    pub(in crate::bench::pipe) fn counts(&self) -> EndUsage {
+    pub(in crate::bench::pipe) fn counts(&self) -> PipeEndUsage {
         let blocks = self.polls + self.adaptive.counts().sleeps;
         let spun_ns = Some(self.vain.time());
-        EndUsage { calls: self.calls, spins: self.spins, blocks, spun_ns, ..EndUsage::default() }
+        PipeEndUsage {
+            calls: self.calls,
+            spins: self.spins,
+            blocks,
+            spun_ns,
+            ..PipeEndUsage::default()
+        }
     }
 }
 
@@ -143,7 +149,10 @@ fn wait_ready((fd, events): (BorrowedFd<'_>, PollFlags)) -> Result<(), Errno> {
     }
 }
 
-fn spin_ready((fd, events): (BorrowedFd<'_>, PollFlags), vain: &mut Vain) -> Result<(), Errno> {
+fn spin_ready(
+    (fd, events): (BorrowedFd<'_>, PollFlags),
+    vain: &mut VainCalls,
+) -> Result<(), Errno> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
         match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&at_once)) {
@@ -162,15 +171,15 @@ mod tests {
     #[test]
     fn spins_are_counted_and_their_time_is_within_the_whole() {
         let (pipe, _writer) = std::io::pipe().unwrap();
-        for wait in [Wait::Busy, Wait::Adaptive] {
-            let (mut waiter, left) = (Waiter::new(wait), Cell::new(50));
+        for wait in [RungWait::Busy, RungWait::Adaptive] {
+            let (mut waiter, left) = (EndWaiter::new(wait), Cell::new(50));
             let start = clock::now();
             let answer = waiter.run((pipe.as_fd(), PollFlags::IN), |_| {
                 let left = left.replace(left.get() - 1);
                 if left > 0 { Err(Errno::AGAIN) } else { Ok(7) }
             });
             let whole = clock::now().0 - start.0;
-            let EndUsage { calls, spins, spun_ns, .. } = waiter.counts();
+            let PipeEndUsage { calls, spins, spun_ns, .. } = waiter.counts();
             assert_eq!((answer, calls, spins), (Ok(7), 51, 50), "{wait:?}");
             assert!(spun_ns.is_some_and(|spun| spun > Nanos(0)), "{wait:?}");
             assert!(waiter.vain.timed.0 <= whole, "{wait:?}: {:?} of {whole}", waiter.vain);
@@ -179,15 +188,15 @@ mod tests {
 
     #[test]
     fn the_first_of_each_wait_lasts_as_long_as_the_others() {
-        let vain = |calls, waits| Vain { calls, waits, timed: Nanos(800), last: None };
+        let vain = |calls, waits| VainCalls { calls, waits, timed: Nanos(800), last: None };
         assert_eq!(vain(10, 2).time(), Nanos(1_000));
-        assert_eq!(Vain { timed: Nanos(0), ..vain(3, 3) }.time(), Nanos(0));
+        assert_eq!(VainCalls { timed: Nanos(0), ..vain(3, 3) }.time(), Nanos(0));
     }
 
     #[test]
     fn who_never_waits_spins_for_no_time() {
         let (pipe, _writer) = std::io::pipe().unwrap();
-        let mut waiter = Waiter::new(Wait::Busy);
+        let mut waiter = EndWaiter::new(RungWait::Busy);
         assert_eq!(waiter.run((pipe.as_fd(), PollFlags::IN), |_| Ok(1)), Ok(1));
         let counts = waiter.counts();
         assert_eq!((counts.calls, counts.spins, counts.spun_ns), (1, 0, Some(Nanos(0))));
