@@ -39,9 +39,7 @@ fn readings_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("33 cells, 33 fresh processes"), "{}", said(&done.stderr));
     let run = SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Readings(readings))) = run.body else {
-        panic!("no readings")
-    };
+    let Some(RunBody::Bench(BenchReport::File(readings))) = run.body else { panic!("no readings") };
     assert_eq!(readings.points.len(), 15 + 14 + 4);
     for point in &readings.points {
         assert_eq!((point.samples.len(), &point.refused), (1, &None), "{point:?}");

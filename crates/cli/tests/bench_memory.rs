@@ -27,7 +27,7 @@ fn touches_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("3 points, 2 fresh mappings"), "{}", said(&done.stderr));
     let run = SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::FirstTouch(touches))) = run.body else {
+    let Some(RunBody::Bench(BenchReport::Memory(touches))) = run.body else {
         panic!("no first touch")
     };
     let demand = touches.plain(MemoryBenchWay::OnDemand).unwrap();
@@ -57,7 +57,7 @@ fn memory_that_is_short_is_enough_to_know() {
     let place = Place::new();
     let words = ["bench", "memory", "--only=pressure", "--json"];
     let Some(done) = experiment(|| place.pagewise(&words)) else { return };
-    let Some(RunBody::Bench(BenchReport::FirstTouch(touches))) =
+    let Some(RunBody::Bench(BenchReport::Memory(touches))) =
         SavedRun::from_json(&done.stdout).unwrap().body
     else {
         panic!("no first touch")

@@ -31,7 +31,7 @@ fn pins_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
     let run = SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Pins(pins))) = run.body else { panic!("no pins") };
+    let Some(RunBody::Bench(BenchReport::Pin(pins))) = run.body else { panic!("no pins") };
     let base = pins.points.iter().filter(|point| point.pages == PageKind::Base);
     for point in base.filter(|point| point.refused.is_none()) {
         assert_eq!(point.page_bytes.known(), Some(&pins.base_page_bytes), "{point:?}");
@@ -76,7 +76,7 @@ fn without_rights_what_is_missing_is_named() {
         return;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let Some(RunBody::Bench(BenchReport::Pins(pins))) =
+    let Some(RunBody::Bench(BenchReport::Pin(pins))) =
         SavedRun::from_json(&done.stdout).unwrap().body
     else {
         panic!("no pins")

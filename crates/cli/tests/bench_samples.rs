@@ -18,7 +18,7 @@ fn samples_show_both_ends_of_a_rung() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = SavedRun::from_json(&output.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
     let judgement = ladder.judgement.unwrap();
     let Some(samples) = judgement.accounts[0].samples.known() else {
         println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);

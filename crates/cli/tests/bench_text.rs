@@ -35,7 +35,7 @@ fn jumps_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
     let run = SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Jumps(jumps))) = run.body else { panic!("no jumps") };
+    let Some(RunBody::Bench(BenchReport::Text(jumps))) = run.body else { panic!("no jumps") };
     let base: Vec<_> = jumps.points.iter().filter(|p| p.pages == PageKind::Base).collect();
     assert!(base.iter().any(|p| p.jumps == 16) && base.iter().any(|p| p.jumps == 128));
     for point in base {

@@ -27,7 +27,7 @@ fn walks_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
     let run = SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Walks(walks))) = run.body else { panic!("no walks") };
+    let Some(RunBody::Bench(BenchReport::Tlb(walks))) = run.body else { panic!("no walks") };
     let base = walks.points.iter().filter(|p| p.pages == PageKind::Base);
     let samples: Vec<usize> = base
         .map(|point| {

@@ -398,7 +398,7 @@ fn a_ladder_is_measured_kept_and_drawn() {
     let Some(done) = experiment(|| bench(&place, &words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     let run = pagewise_model::run::SavedRun::from_json(&done.stdout).unwrap();
-    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
     assert_eq!(ladder.points.len(), 6);
     for point in &ladder.points {
         assert_eq!(point.samples.len(), 1, "{:?}", point.refused);

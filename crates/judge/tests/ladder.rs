@@ -11,7 +11,7 @@ use pagewise_model::{Fact, PageSize};
 fn a_recording_judged_again_closes_its_accounts() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ladders/busy.json");
     let run = SavedRun::from_json(&std::fs::read(path).unwrap()).unwrap();
-    let Some(RunBody::Bench(BenchReport::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
     let now = claims(&ladder);
     let texts = |claims: &[BenchClaim]| claims.iter().map(|c| c.claim.clone()).collect::<Vec<_>>();
     assert_eq!(texts(&now), texts(&ladder.claims));

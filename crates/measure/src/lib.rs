@@ -7,7 +7,7 @@
 //!
 //! [`bench::pipe`] measures each way to move bytes through a pipe, in fresh pairs of processes.
 //! [`bench::pin`] measures what it costs to find and hold pages of a process. [`bench::tlb`] measures a load
-//! that depends on the load before, by size of set and page. [`bench::code`] measures a jump through code, by
+//! that depends on the load before, by size of set and page. [`bench::text`] measures a jump through code, by
 //! size of the code and page. [`bench::memory`] measures what a page costs until it can be used, with every
 //! way to get it. [`bench::file`] measures the ways to read a file, each in a fresh process. [`SpeedSamplers`]
 //! samples the speed of CPUs and memory while something else runs.

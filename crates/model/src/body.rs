@@ -1,11 +1,11 @@
 //! The part of a saved run that depends on its command: one of these, under its name.
 
-use crate::bench::code::TextBenchReport;
 use crate::bench::file::FileBenchReport;
 use crate::bench::fork::ForkBenchReport;
 use crate::bench::memory::MemoryBenchReport;
 use crate::bench::pin::PinBenchReport;
 use crate::bench::pipe::PipeBenchReport;
+use crate::bench::text::TextBenchReport;
 use crate::bench::tlb::TlbBenchReport;
 use crate::bounded::BoundedDocument;
 use crate::cache::CacheReport;
@@ -44,29 +44,35 @@ pub enum RunBody {
     Bench(BenchReport),
 }
 
-/// The measurements of a bench.
+/// The measurements of a bench, under the name of its command.
 #[allow(clippy::large_enum_variant, reason = "a program holds few runs")]
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum BenchReport {
-    /// The ladder of `bench pipe`.
-    Ladder(PipeBenchReport),
-    /// The walks of `bench tlb`.
-    Walks(TlbBenchReport),
-    /// The first touches of `bench memory`.
-    FirstTouch(MemoryBenchReport),
-    /// The readings of `bench file`.
-    Readings(FileBenchReport),
-    /// The cost of pinning, of `bench pin`.
-    Pins(PinBenchReport),
-    /// The cost of fork, of `bench fork`.
-    Forks(ForkBenchReport),
-    /// The jumps through code of `bench text`.
-    Jumps(TextBenchReport),
+    /// Of `bench pipe`.
+    #[serde(rename = "bench_pipe")]
+    Pipe(PipeBenchReport),
+    /// Of `bench tlb`.
+    #[serde(rename = "bench_tlb")]
+    Tlb(TlbBenchReport),
+    /// Of `bench memory`.
+    #[serde(rename = "bench_memory")]
+    Memory(MemoryBenchReport),
+    /// Of `bench file`.
+    #[serde(rename = "bench_file")]
+    File(FileBenchReport),
+    /// Of `bench pin`.
+    #[serde(rename = "bench_pin")]
+    Pin(PinBenchReport),
+    /// Of `bench fork`.
+    #[serde(rename = "bench_fork")]
+    Fork(ForkBenchReport),
+    /// Of `bench text`.
+    #[serde(rename = "bench_text")]
+    Text(TextBenchReport),
 }
 
 /// The same in a file, each under its name. (The enum itself, read among the other keys of a run, would keep
-/// a copy of all of them in memory.)
+/// a copy of all of them in memory.) An alias is the key of runs up to schema 5.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SavedBody {
@@ -78,13 +84,20 @@ struct SavedBody {
     choice: Option<ReadChoice>,
     text: Option<TextReport>,
     text_trial: Option<TextTrial>,
-    ladder: Option<PipeBenchReport>,
-    walks: Option<TlbBenchReport>,
-    first_touch: Option<MemoryBenchReport>,
-    readings: Option<FileBenchReport>,
-    pins: Option<PinBenchReport>,
-    forks: Option<ForkBenchReport>,
-    jumps: Option<TextBenchReport>,
+    #[serde(alias = "ladder")]
+    bench_pipe: Option<PipeBenchReport>,
+    #[serde(alias = "walks")]
+    bench_tlb: Option<TlbBenchReport>,
+    #[serde(alias = "first_touch")]
+    bench_memory: Option<MemoryBenchReport>,
+    #[serde(alias = "readings")]
+    bench_file: Option<FileBenchReport>,
+    #[serde(alias = "pins")]
+    bench_pin: Option<PinBenchReport>,
+    #[serde(alias = "forks")]
+    bench_fork: Option<ForkBenchReport>,
+    #[serde(alias = "jumps")]
+    bench_text: Option<TextBenchReport>,
 }
 
 /// The body of a saved run; none if its command saves none.
@@ -94,13 +107,13 @@ struct SavedBody {
 pub(crate) fn of(run: &BoundedDocument<'_>) -> Result<Option<RunBody>, serde_json::Error> {
     let saved: SavedBody = run.read()?;
     let bench = [
-        saved.ladder.map(BenchReport::Ladder),
-        saved.walks.map(BenchReport::Walks),
-        saved.first_touch.map(BenchReport::FirstTouch),
-        saved.readings.map(BenchReport::Readings),
-        saved.pins.map(BenchReport::Pins),
-        saved.forks.map(BenchReport::Forks),
-        saved.jumps.map(BenchReport::Jumps),
+        saved.bench_pipe.map(BenchReport::Pipe),
+        saved.bench_tlb.map(BenchReport::Tlb),
+        saved.bench_memory.map(BenchReport::Memory),
+        saved.bench_file.map(BenchReport::File),
+        saved.bench_pin.map(BenchReport::Pin),
+        saved.bench_fork.map(BenchReport::Fork),
+        saved.bench_text.map(BenchReport::Text),
     ];
     let bodies = [
         saved.checkup.map(RunBody::Checkup),

@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved format.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// The command that made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -265,7 +265,7 @@ impl SavedRun {
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
         }
-        // Schema 4 changed the experiment alone, schema 5 the places of what was asked.
+        // Schema 4 changed the experiment alone, schema 5 the places of what was asked, schema 6 the keys of benches.
         let is_readable = head.schema > 3 || (head.schema == 3 && head.experiment.is_none());
         if !is_readable {
             return Err(RunError::Older { found: head.schema });

@@ -4,11 +4,11 @@
 
 mod support;
 
-use pagewise_model::bench::code::{JumpOrder, TextBenchReport};
+use pagewise_model::bench::text::{JumpOrder, TextBenchReport};
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
 use pagewise_report::SvgPicture;
-use pagewise_report::bench::code::{csv, section, svg};
+use pagewise_report::bench::text::{csv, section, svg};
 use pagewise_report::{TerminalStyle, headline};
 use proptest::prelude::*;
 use support::forms::{Forms, assert_whole};

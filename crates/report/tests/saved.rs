@@ -31,7 +31,7 @@ fn restored() -> SavedRun {
 
 fn forks() -> SavedRun {
     let mut run = bench_of("fork", "f-0001");
-    run.body = Some(RunBody::Bench(BenchReport::Forks(ForkBenchReport {
+    run.body = Some(RunBody::Bench(BenchReport::Fork(ForkBenchReport {
         seed: 1,
         repeats: 2,
         quick: true,
@@ -68,13 +68,13 @@ fn every_body_comes_back_under_its_name() {
         ("cache_restore", restored()),
         ("text", code::text_run(code::explained())),
         ("text_trial", text_trial()),
-        ("ladder", ladder::bench(ladder::ladder())),
-        ("walks", walk::bench(walk::walks())),
-        ("first_touch", first_touch::bench(first_touch::touches())),
-        ("readings", file::bench(file::readings())),
-        ("pins", pin::bench(pin::pins())),
-        ("forks", forks()),
-        ("jumps", jump::bench(jump::jumps())),
+        ("bench_pipe", ladder::bench(ladder::ladder())),
+        ("bench_tlb", walk::bench(walk::walks())),
+        ("bench_memory", first_touch::bench(first_touch::touches())),
+        ("bench_file", file::bench(file::readings())),
+        ("bench_pin", pin::bench(pin::pins())),
+        ("bench_fork", forks()),
+        ("bench_text", jump::bench(jump::jumps())),
     ];
     for (name, run) in all {
         let saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
@@ -84,5 +84,26 @@ fn every_body_comes_back_under_its_name() {
         assert!(run.body.is_some(), "{name}");
         assert_eq!(headline(&again), headline(&run), "{name}");
         assert_eq!(render(&again, &PLAIN), render(&run, &PLAIN), "{name}");
+    }
+}
+
+#[test]
+fn benches_of_schema_5_are_read_under_their_former_keys() {
+    let former = [
+        ("bench_pipe", "ladder", ladder::bench(ladder::ladder())),
+        ("bench_tlb", "walks", walk::bench(walk::walks())),
+        ("bench_memory", "first_touch", first_touch::bench(first_touch::touches())),
+        ("bench_file", "readings", file::bench(file::readings())),
+        ("bench_pin", "pins", pin::bench(pin::pins())),
+        ("bench_fork", "forks", forks()),
+        ("bench_text", "jumps", jump::bench(jump::jumps())),
+    ];
+    for (name, old, run) in former {
+        let mut saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
+        let bench = saved.as_object_mut().unwrap().remove(name).unwrap();
+        saved[old] = bench;
+        saved["schema"] = 5.into();
+        let again = SavedRun::from_json(saved.to_string().as_bytes()).unwrap();
+        assert_eq!(render(&again, &PLAIN), render(&run, &PLAIN), "{old}");
     }
 }

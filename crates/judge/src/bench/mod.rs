@@ -1,7 +1,6 @@
 //! What the figures of each bench show. [`pipe`] judges `bench pipe`, [`code`] judges `bench text`.
 
 mod best;
-pub mod code;
 #[cfg(test)]
 mod fairness;
 pub mod file;
@@ -10,4 +9,5 @@ mod larger;
 pub mod memory;
 pub mod pin;
 pub mod pipe;
+pub mod text;
 pub mod tlb;

@@ -2,12 +2,12 @@
 //! and what is not available here.
 
 mod claim;
-pub mod code;
 pub mod file;
 pub mod fork;
 pub mod memory;
 pub mod pin;
 pub mod pipe;
+pub mod text;
 pub mod tlb;
 
 pub use claim::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure, LEAST_REPEATS};

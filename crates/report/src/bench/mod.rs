@@ -2,12 +2,12 @@
 //!
 //! Only this file lists the kinds.
 
-pub mod code;
 pub mod file;
 pub mod fork;
 pub mod memory;
 pub mod pin;
 pub mod pipe;
+pub mod text;
 pub mod tlb;
 
 use crate::chart::SvgPicture;
@@ -30,13 +30,13 @@ pub(crate) fn in_run(run: &SavedRun) -> Option<&BenchReport> {
 /// The verdict in one sentence.
 pub(crate) fn headline(bench: &BenchReport) -> String {
     match bench {
-        BenchReport::Ladder(ladder) => pipe::headline(ladder),
-        BenchReport::Walks(walks) => tlb::headline(walks),
-        BenchReport::FirstTouch(touches) => memory::headline(touches),
-        BenchReport::Readings(readings) => file::headline(readings),
-        BenchReport::Pins(pins) => pin::headline(pins),
-        BenchReport::Forks(forks) => fork::headline(forks),
-        BenchReport::Jumps(jumps) => code::headline(jumps),
+        BenchReport::Pipe(ladder) => pipe::headline(ladder),
+        BenchReport::Tlb(walks) => tlb::headline(walks),
+        BenchReport::Memory(touches) => memory::headline(touches),
+        BenchReport::File(readings) => file::headline(readings),
+        BenchReport::Pin(pins) => pin::headline(pins),
+        BenchReport::Fork(forks) => fork::headline(forks),
+        BenchReport::Text(jumps) => text::headline(jumps),
     }
 }
 
@@ -59,13 +59,13 @@ pub(crate) struct BenchSummary<'a> {
 /// A bench on one screen, with about `rows` table rows.
 pub(crate) fn short(bench: &BenchReport, rows: usize) -> BenchSummary<'_> {
     match bench {
-        BenchReport::Ladder(it) => pipe::short(it, rows),
-        BenchReport::Walks(it) => tlb::short(it, rows),
-        BenchReport::FirstTouch(it) => memory::short(it, rows),
-        BenchReport::Readings(it) => file::short(it, rows),
-        BenchReport::Pins(it) => pin::short(it, rows),
-        BenchReport::Forks(it) => fork::short(it, rows),
-        BenchReport::Jumps(it) => code::short(it, rows),
+        BenchReport::Pipe(it) => pipe::short(it, rows),
+        BenchReport::Tlb(it) => tlb::short(it, rows),
+        BenchReport::Memory(it) => memory::short(it, rows),
+        BenchReport::File(it) => file::short(it, rows),
+        BenchReport::Pin(it) => pin::short(it, rows),
+        BenchReport::Fork(it) => fork::short(it, rows),
+        BenchReport::Text(it) => text::short(it, rows),
     }
 }
 
@@ -101,49 +101,49 @@ fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
 /// The whole document; `caption` names the machine.
 pub(crate) fn document(bench: &BenchReport, caption: &str) -> ReportDocument {
     match bench {
-        BenchReport::Ladder(it) => pipe::document(it, caption),
-        BenchReport::Walks(it) => tlb::document(it, caption),
-        BenchReport::FirstTouch(it) => memory::document(it, caption),
-        BenchReport::Readings(it) => file::document(it, caption),
-        BenchReport::Pins(it) => pin::document(it, caption),
-        BenchReport::Forks(it) => fork::document(it, caption),
-        BenchReport::Jumps(it) => code::document(it, caption),
+        BenchReport::Pipe(it) => pipe::document(it, caption),
+        BenchReport::Tlb(it) => tlb::document(it, caption),
+        BenchReport::Memory(it) => memory::document(it, caption),
+        BenchReport::File(it) => file::document(it, caption),
+        BenchReport::Pin(it) => pin::document(it, caption),
+        BenchReport::Fork(it) => fork::document(it, caption),
+        BenchReport::Text(it) => text::document(it, caption),
     }
 }
 
 pub(crate) fn csv(bench: &BenchReport) -> String {
     match bench {
-        BenchReport::Ladder(ladder) => pipe::csv(ladder),
-        BenchReport::Walks(walks) => tlb::csv(walks),
-        BenchReport::FirstTouch(touches) => memory::csv(touches),
-        BenchReport::Readings(readings) => file::csv(readings),
-        BenchReport::Pins(pins) => pin::csv(pins),
-        BenchReport::Forks(forks) => fork::csv(forks),
-        BenchReport::Jumps(jumps) => code::csv(jumps),
+        BenchReport::Pipe(ladder) => pipe::csv(ladder),
+        BenchReport::Tlb(walks) => tlb::csv(walks),
+        BenchReport::Memory(touches) => memory::csv(touches),
+        BenchReport::File(readings) => file::csv(readings),
+        BenchReport::Pin(pins) => pin::csv(pins),
+        BenchReport::Fork(forks) => fork::csv(forks),
+        BenchReport::Text(jumps) => text::csv(jumps),
     }
 }
 
 fn picture(bench: &BenchReport, caption: &str) -> SvgPicture {
     match bench {
-        BenchReport::Ladder(ladder) => pipe::svg(ladder, caption),
-        BenchReport::Walks(walks) => tlb::svg(walks, caption),
-        BenchReport::FirstTouch(touches) => memory::svg(touches, caption),
-        BenchReport::Readings(readings) => file::svg(readings, caption),
-        BenchReport::Pins(pins) => pin::svg(pins, caption),
-        BenchReport::Forks(forks) => fork::svg(forks, caption),
-        BenchReport::Jumps(jumps) => code::svg(jumps, caption),
+        BenchReport::Pipe(ladder) => pipe::svg(ladder, caption),
+        BenchReport::Tlb(walks) => tlb::svg(walks, caption),
+        BenchReport::Memory(touches) => memory::svg(touches, caption),
+        BenchReport::File(readings) => file::svg(readings, caption),
+        BenchReport::Pin(pins) => pin::svg(pins, caption),
+        BenchReport::Fork(forks) => fork::svg(forks, caption),
+        BenchReport::Text(jumps) => text::svg(jumps, caption),
     }
 }
 
 /// How it was measured, sentence by sentence; empty if the document says so itself.
 pub(crate) fn protocol(bench: &BenchReport) -> Vec<String> {
     match bench {
-        BenchReport::Ladder(it) => vec![pipe::protocol(it)],
-        BenchReport::Walks(it) => vec![tlb::protocol(it) + "."],
-        BenchReport::FirstTouch(_) | BenchReport::Readings(_) => Vec::new(),
-        BenchReport::Pins(it) => vec![pin::protocol(it) + "."],
-        BenchReport::Forks(it) => vec![fork::protocol(it) + "."],
-        BenchReport::Jumps(it) => vec![code::protocol(it) + "."],
+        BenchReport::Pipe(it) => vec![pipe::protocol(it)],
+        BenchReport::Tlb(it) => vec![tlb::protocol(it) + "."],
+        BenchReport::Memory(_) | BenchReport::File(_) => Vec::new(),
+        BenchReport::Pin(it) => vec![pin::protocol(it) + "."],
+        BenchReport::Fork(it) => vec![fork::protocol(it) + "."],
+        BenchReport::Text(it) => vec![text::protocol(it) + "."],
     }
 }
 

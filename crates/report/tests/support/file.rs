@@ -112,6 +112,6 @@ pub(crate) fn readings() -> FileBenchReport {
 /// A saved run that contains the readings.
 pub(crate) fn bench(readings: FileBenchReport) -> SavedRun {
     let mut run = bench_of("file", "t-0001");
-    run.body = Some(RunBody::Bench(BenchReport::Readings(readings)));
+    run.body = Some(RunBody::Bench(BenchReport::File(readings)));
     run
 }

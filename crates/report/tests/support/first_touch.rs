@@ -184,6 +184,6 @@ const fn populated(resident_bytes: Bytes, major_faults: u64) -> PopulatedFile {
 /// A saved run that contains the first touches.
 pub(crate) fn bench(touches: MemoryBenchReport) -> SavedRun {
     let mut run = bench_of("memory", "t-0001");
-    run.body = Some(RunBody::Bench(BenchReport::FirstTouch(touches)));
+    run.body = Some(RunBody::Bench(BenchReport::Memory(touches)));
     run
 }

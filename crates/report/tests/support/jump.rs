@@ -1,7 +1,7 @@
 //! Constructed jumps in round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::bench::code::{
+use pagewise_model::bench::text::{
     JumpOrder, TextBenchJudgement, TextBenchPoint, TextBenchRatio, TextBenchReport, TextBenchSample,
 };
 use pagewise_model::bench::tlb::{
@@ -119,6 +119,6 @@ pub(crate) fn jumps() -> TextBenchReport {
 /// A saved run that contains the jumps.
 pub(crate) fn bench(jumps: TextBenchReport) -> SavedRun {
     let mut run = bench_of("text", "x-0001");
-    run.body = Some(RunBody::Bench(BenchReport::Jumps(jumps)));
+    run.body = Some(RunBody::Bench(BenchReport::Text(jumps)));
     run
 }

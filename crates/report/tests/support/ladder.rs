@@ -237,6 +237,6 @@ pub(crate) fn sweep() -> PipeBenchReport {
 /// A saved run that contains a ladder.
 pub(crate) fn bench(ladder: PipeBenchReport) -> SavedRun {
     let mut run = bench_of("pipe", "b-0001");
-    run.body = Some(RunBody::Bench(BenchReport::Ladder(ladder)));
+    run.body = Some(RunBody::Bench(BenchReport::Pipe(ladder)));
     run
 }

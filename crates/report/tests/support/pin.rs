@@ -124,6 +124,6 @@ pub(crate) fn pins() -> PinBenchReport {
 /// A run that contains them.
 pub(crate) fn bench(pins: PinBenchReport) -> SavedRun {
     let mut run = bench_of("pin", "pin-1");
-    run.body = Some(RunBody::Bench(BenchReport::Pins(pins)));
+    run.body = Some(RunBody::Bench(BenchReport::Pin(pins)));
     run
 }

@@ -144,6 +144,6 @@ pub(crate) fn walks() -> TlbBenchReport {
 /// A saved run that contains the walks.
 pub(crate) fn bench(walks: TlbBenchReport) -> SavedRun {
     let mut run = bench_of("tlb", "t-0001");
-    run.body = Some(RunBody::Bench(BenchReport::Walks(walks)));
+    run.body = Some(RunBody::Bench(BenchReport::Tlb(walks)));
     run
 }

@@ -14,7 +14,7 @@ Examples:
   pagewise bench fork --quick                    the short form, under 20 s
   pagewise bench fork --html fork.html           everything
   pagewise bench fork --pages base,thp --size 1G
-  pagewise bench fork --json | jq .forks.judgement.prices
+  pagewise bench fork --json | jq .bench_fork.judgement.prices
 
 fork copies the page tables of the parent's private memory. Afterwards each first
 write of the parent copies a page, as long as the child lives. Databases that

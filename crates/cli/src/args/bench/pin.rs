@@ -15,7 +15,7 @@ Examples:
   pagewise bench pin --quick                     the short form, under 20 s
   pagewise bench pin --chart pin.html            everything, under a minute
   pagewise bench pin --only vmsplice --pages base,thp --size 4K,128K,1M
-  pagewise bench pin --json | jq .pins.judgement.prices
+  pagewise bench pin --json | jq .bench_pin.judgement.prices
 
 The price of pinning is a difference: vmsplice into a pipe minus tee of as many
 slots, and process_vm_readv of own memory minus the same copy in user space. The

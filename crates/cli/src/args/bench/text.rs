@@ -7,7 +7,7 @@ use crate::args::experiment::OUTPUTS;
 use crate::args::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::bench::code::JumpOrder;
+use pagewise_model::bench::text::JumpOrder;
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::spec::StdoutTarget;
 use std::ffi::OsString;

@@ -47,7 +47,7 @@ pub(super) fn run(args: &FileBenchArgs) -> Result<ExitCode, CommandFailure> {
         readings.copies = copies;
         readings.judgement = Some(pagewise_judge::bench::file::judge(&readings));
         any |= readings.points.iter().any(|point| !point.samples.is_empty());
-        run.body = Some(RunBody::Bench(BenchReport::Readings(readings)));
+        run.body = Some(RunBody::Bench(BenchReport::File(readings)));
     }
     session.conclude(any)
 }

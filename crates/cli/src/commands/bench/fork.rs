@@ -31,7 +31,7 @@ pub(super) fn run(args: &ForkBenchArgs) -> Result<ExitCode, CommandFailure> {
     let mut forks = session.control.measure(text, |callbacks| fork::run(&plan, callbacks));
     forks.judgement = Some(pagewise_judge::bench::fork::judge(&forks));
     let any = forks.points.iter().any(|point| !point.samples.is_empty());
-    session.run.body = Some(RunBody::Bench(BenchReport::Forks(forks)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Fork(forks)));
     session.conclude(any)
 }
 

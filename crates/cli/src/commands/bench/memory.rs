@@ -25,7 +25,7 @@ pub(super) fn run(args: &MemoryBenchArgs) -> Result<ExitCode, CommandFailure> {
     let mut touches = session.control.measure(text, |callbacks| memory::run(&plan, callbacks));
     touches.judgement = Some(pagewise_judge::bench::memory::judge(&touches));
     let any = is_any(&touches);
-    session.run.body = Some(RunBody::Bench(BenchReport::FirstTouch(touches)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Memory(touches)));
     session.conclude(any)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(args: &PinBenchArgs) -> Result<ExitCode, CommandFailure> {
     let mut pins = session.control.measure(text, |callbacks| pin::run(&plan, callbacks));
     pins.judgement = Some(pagewise_judge::bench::pin::judge(&pins));
     let any = pins.points.iter().any(|point| !point.samples.is_empty());
-    session.run.body = Some(RunBody::Bench(BenchReport::Pins(pins)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Pin(pins)));
     session.conclude(any)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
     }
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
-    run.body = Some(RunBody::Bench(BenchReport::Ladder(measured)));
+    run.body = Some(RunBody::Bench(BenchReport::Pipe(measured)));
     session.conclude(any)
 }
 

@@ -5,10 +5,10 @@ use super::{chosen, program};
 use crate::args::{TextBenchArgs, TextPartChoice};
 use crate::failure::CommandFailure;
 use pagewise_measure::BenchProgress;
-use pagewise_measure::bench::code::{self, TextBenchParts, TextBenchPlan, TextBenchRequest};
+use pagewise_measure::bench::text::{self, TextBenchParts, TextBenchPlan, TextBenchRequest};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{JumpOrder, TextBenchPoint};
+use pagewise_model::bench::text::{JumpOrder, TextBenchPoint};
 use pagewise_model::body::{BenchReport, RunBody};
 use std::process::ExitCode;
 
@@ -30,10 +30,10 @@ pub(super) fn run(args: &TextBenchArgs) -> Result<ExitCode, CommandFailure> {
         let (jumps, pages) = (p.point.jumps, p.point.pages.name());
         format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.into_str())
     };
-    let mut jumps = session.control.measure(text, |callbacks| code::run(&plan, callbacks));
-    jumps.judgement = Some(pagewise_judge::bench::code::judge(&jumps));
+    let mut jumps = session.control.measure(text, |callbacks| text::run(&plan, callbacks));
+    jumps.judgement = Some(pagewise_judge::bench::text::judge(&jumps));
     let any = jumps.points.iter().any(|point| !point.samples.is_empty());
-    session.run.body = Some(RunBody::Bench(BenchReport::Jumps(jumps)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Text(jumps)));
     session.conclude(any)
 }
 

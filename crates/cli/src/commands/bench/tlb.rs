@@ -29,7 +29,7 @@ pub(super) fn run(args: &TlbBenchArgs) -> Result<ExitCode, CommandFailure> {
     let mut walks = session.control.measure(text, |callbacks| tlb::run(&plan, callbacks));
     walks.judgement = Some(pagewise_judge::bench::tlb::judge(&walks));
     let any = is_any(&walks);
-    session.run.body = Some(RunBody::Bench(BenchReport::Walks(walks)));
+    session.run.body = Some(RunBody::Bench(BenchReport::Tlb(walks)));
     session.conclude(any)
 }
 

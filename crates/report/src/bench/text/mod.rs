@@ -19,7 +19,7 @@ use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
 use crate::page::ReportDocument;
 use crate::style::{TerminalStyle, TextTone};
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
-use pagewise_model::bench::code::{
+use pagewise_model::bench::text::{
     JumpOrder, TextBenchPoint, TextBenchRatio, TextBenchReport, TextBenchSample,
 };
 use pagewise_model::bench::tlb::{ClaimedTlb, PageKind, RatioSteadiness};

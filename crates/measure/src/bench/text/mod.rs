@@ -37,7 +37,7 @@ use crate::sample::time_cpu;
 use misses::ItlbMissCounter;
 use pagewise_kernel::SysError;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{JumpOrder, TextBenchPoint, TextBenchReport, TextBenchSample};
+use pagewise_model::bench::text::{JumpOrder, TextBenchPoint, TextBenchReport, TextBenchSample};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Time of a mapping in addition to its memory and its jumps: thread, closing, checking its pages.

@@ -4,7 +4,7 @@ use super::TextBenchRequest;
 use crate::bench::tlb::{apart, steps};
 use crate::kinds::PageKinds;
 use pagewise_model::bench::PageKind;
-use pagewise_model::bench::code::{JumpOrder, TextBenchPoint};
+use pagewise_model::bench::text::{JumpOrder, TextBenchPoint};
 use pagewise_model::bench::tlb::LINE;
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ pub(super) fn places(apart: Bytes, count: u64, base: PageSize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::code::TextBenchParts;
+    use crate::bench::text::TextBenchParts;
 
     fn request(quick: bool) -> TextBenchRequest {
         TextBenchRequest {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
-use pagewise_model::bench::code::TextBenchSample;
 use pagewise_model::bench::pipe::ClaimAnswer;
+use pagewise_model::bench::text::TextBenchSample;
 use pagewise_model::bench::tlb::{ClaimedTlb, RatioSteadiness, TlbSide};
 use pagewise_model::{Fact, PageSize};
 use proptest::prelude::*;

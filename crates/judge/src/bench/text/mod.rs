@@ -15,7 +15,7 @@ use crate::bench::tlb::JudgedRatio;
 use crate::bench::tlb::claims::ProcessorClaims;
 use crate::bench::tlb::knees::{TranslationCurve, find, is_thin, no_end};
 use pagewise_model::Bytes;
-use pagewise_model::bench::code::{
+use pagewise_model::bench::text::{
     JumpOrder, TextBenchJudgement, TextBenchPoint, TextBenchRatio, TextBenchReport,
 };
 use pagewise_model::bench::tlb::TlbKnee;
