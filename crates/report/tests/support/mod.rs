@@ -65,7 +65,7 @@ pub(crate) fn assert_harmless(text: &str) {
 
 /// A page without the script that every page has.
 pub(crate) fn without_own_script(page: &str) -> String {
-    let own = concat!("<script>\n", include_str!("../../src/page.js"), "</script>");
+    let own = concat!("<script>\n", include_str!("../../src/page/page.js"), "</script>");
     page.replacen(own, "", 1)
 }
 

@@ -461,7 +461,7 @@ fn of_a_process_that_ran_before_and_runs_on_the_first_end_and_the_last_beginning
 
 #[test]
 fn a_recorded_program_is_explained() {
-    const RECORDED: &str = include_str!("../../../../fixtures/faults/true.jsonl");
+    const RECORDED: &str = include_str!("../../../../../fixtures/faults/true.jsonl");
     let events: Vec<FaultEvent> =
         RECORDED.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
     let begins =
