@@ -19,8 +19,9 @@ def tracked(*patterns):
 def code(path, tests=False):
     """Numbered lines without `//` comments; without the test module at the end unless `tests`."""
     lines = []
-    for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1):
-        if not tests and line.startswith("#[cfg(test)]"):
+    text = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(text, 1):
+        if not tests and line == "#[cfg(test)]" and re.match(r"(#\[.*\]|mod \w+ \{)", text[number]):
             break
         lines.append((number, re.sub(r"(^|[^:\"])//.*$", r"\1", line)))
     return lines

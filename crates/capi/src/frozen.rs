@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 
 /// Bytes that can be written until they are frozen.
 #[derive(Debug)]
-pub struct Draft(buffer::FrozenDraft);
+pub struct Draft(buffer::Draft);
 
 /// Bytes that never change again. Any number of threads may use one object at the same time.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Frozen(pub(crate) buffer::Frozen);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_draft_new(length: usize, draft: *mut *mut Draft) -> c_int {
     answer(|| {
-        let made = buffer::FrozenDraft::new(length).map_err(|e| Failure::of_call("mmap", e))?;
+        let made = buffer::Draft::new(length).map_err(|e| Failure::of_call("mmap", e))?;
         // SAFETY: by the contract of this function.
         unsafe { put_new(draft, Draft(made)) }
     })

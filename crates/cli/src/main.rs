@@ -2,7 +2,7 @@
 //! program, and proves the gain.
 //!
 //! This crate connects the others and decides nothing. `args/` holds the command line as types. Each file of
-//! `commands/` is one command. `failure.rs` reports errors, and `store.rs` keeps runs.
+//! `commands/` is one command. `failure.rs` reports errors, and `store/` keeps runs.
 #![forbid(unsafe_code)]
 
 mod args;

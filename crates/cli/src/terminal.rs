@@ -99,14 +99,14 @@ pub(crate) fn reaches_a_person() -> bool {
 pub(crate) fn report(failure: &CommandFailure) -> ExitCode {
     remark(&failure.message.replace('\n', " "));
     if let Some(help) = &failure.help {
-        complain(&format!("help: {}", pagewise_report::text::escape(help)));
+        complain(&format!("help: {}", pagewise_report::escape::escape(help)));
     }
     ExitCode::from(failure.code)
 }
 
 /// Prints one line with the prefix `pagewise:` on standard error. Escapes text from other sources.
 pub(crate) fn remark(line: &str) {
-    complain(&format!("pagewise: {}", pagewise_report::text::escape(line)));
+    complain(&format!("pagewise: {}", pagewise_report::escape::escape(line)));
 }
 
 /// Prints one line on standard error. Ignores a failed write: no other output is left.

@@ -11,7 +11,7 @@
 //! Root with the home of another user (`sudo -E`) would run what that user can plant there, and would leave
 //! root's files in that home. So root then uses these directories below its own home.
 
-use crate::trusted_path::{MissingName, PathDoubt, PathError, walk};
+use crate::trusted_path::{MissingNamePolicy, PathDoubt, PathError, walk};
 use rustix::fs::{FileType, Stat};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -173,9 +173,9 @@ pub fn cache_dir() -> Result<PathBuf, DirError> {
 ///
 /// # Errors
 /// When it cannot be created, or other accounts have access to it.
-pub fn machine_dir(missing: MissingName) -> Result<Option<PathBuf>, DirError> {
+pub fn machine_dir(missing: MissingNamePolicy) -> Result<Option<PathBuf>, DirError> {
     let kind = DirKind { what: "machine's", variable: "", below_home: "" };
-    own_in(&kind, Path::new(OF_THIS_BOOT), MissingName::Ends, OURS, missing)
+    own_in(&kind, Path::new(OF_THIS_BOOT), MissingNamePolicy::Ends, OURS, missing)
 }
 
 /// A directory called `name` for tool links, created if it does not exist. It is in the cache directory; if
@@ -214,7 +214,7 @@ fn make(kind: &DirKind, above: &Path) -> Result<PathBuf, DirError> {
 
 /// The pagewise directory in `above`, if it exists.
 fn find(kind: &DirKind, above: &Path) -> Result<Option<PathBuf>, DirError> {
-    own_in(kind, above, MissingName::Ends, OURS, MissingName::Ends)
+    own_in(kind, above, MissingNamePolicy::Ends, OURS, MissingNamePolicy::Ends)
 }
 
 fn from_environment<T>(kind: &DirKind, get: Get<T>) -> Result<T, DirError> {
@@ -244,7 +244,7 @@ fn base(own: Option<OsString>, home: Option<OsString>) -> Option<DirBase> {
 
 /// The pagewise directory in an existing home.
 fn in_home<T>(kind: &DirKind, home: &Path, get: Get<T>) -> Result<T, DirError> {
-    match walk(home, MissingName::Ends) {
+    match walk(home, MissingNamePolicy::Ends) {
         Ok(Some(home)) => get(kind, &home.path().join(kind.below_home)),
         Ok(None) => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
         Err(error) => Err(failed(kind, home.join(kind.below_home).join(OURS))(error)),
@@ -260,7 +260,7 @@ fn own(kind: &DirKind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
         variable: kind.variable,
         source,
     };
-    let made = own_in(kind, above, MissingName::IsMade, name, MissingName::IsMade)?;
+    let made = own_in(kind, above, MissingNamePolicy::IsMade, name, MissingNamePolicy::IsMade)?;
     made.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
 }
 
@@ -268,9 +268,9 @@ fn own(kind: &DirKind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
 fn own_in(
     kind: &DirKind,
     above: &Path,
-    above_missing: MissingName,
+    above_missing: MissingNamePolicy,
     name: &str,
-    missing: MissingName,
+    missing: MissingNamePolicy,
 ) -> Result<Option<PathBuf>, DirError> {
     let failed = || failed(kind, above.join(name));
     let above = std::path::absolute(above).map_err(|e| failed()(absolute(above, e)))?;

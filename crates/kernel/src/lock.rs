@@ -22,7 +22,7 @@ use crate::dirs::{DirError, machine_dir};
 use crate::error::SysError;
 use crate::proc::fd::{self, DescriptorTarget};
 use crate::proc::{arguments, fields, lines, number, read_bytes, stat, tree};
-use crate::trusted_path::MissingName;
+use crate::trusted_path::MissingNamePolicy;
 use pagewise_model::Nanos;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -225,7 +225,7 @@ impl SettingsLock {
     /// The holder of the lock, or why this account cannot take it.
     pub fn acquire() -> Result<Self, LockError> {
         let none = || SysError::new("open", "/run", std::io::Error::from(Errno::NOENT));
-        Self::acquire_in(&machine_dir(MissingName::IsMade)?.ok_or_else(none)?)
+        Self::acquire_in(&machine_dir(MissingNamePolicy::IsMade)?.ok_or_else(none)?)
     }
 
     /// The lock for the records in `directory`, which only this account may have access to. A process must

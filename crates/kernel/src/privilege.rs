@@ -15,7 +15,7 @@ const CAPABILITIES: &str = "security.capability";
 
 /// The rights that a file gives when it is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileRights {
+pub struct FilePrivileges {
     /// The user it runs as (set-user-id).
     pub user: Option<u32>,
     /// The group it runs as (set-group-id).
@@ -24,7 +24,7 @@ pub struct FileRights {
     pub capabilities: bool,
 }
 
-impl FileRights {
+impl FilePrivileges {
     /// Rights of the file at `path`. Follows symbolic links.
     ///
     /// # Errors
@@ -111,14 +111,14 @@ mod tests {
 
     #[test]
     fn rights_that_the_caller_has_anyway_are_no_more() {
-        let none = FileRights { user: None, group: None, capabilities: false };
+        let none = FilePrivileges { user: None, group: None, capabilities: false };
         assert!(!none.exceed(1000, 1000) && none.mark().is_none());
-        let root = FileRights { user: Some(0), ..none };
+        let root = FilePrivileges { user: Some(0), ..none };
         assert!(root.exceed(1000, 1000) && !root.exceed(0, 0));
         assert_eq!(root.mark(), Some("is setuid"));
-        let group = FileRights { group: Some(5), ..none };
+        let group = FilePrivileges { group: Some(5), ..none };
         assert!(group.exceed(0, 0) && !group.exceed(0, 5));
-        let capable = FileRights { capabilities: true, ..none };
+        let capable = FilePrivileges { capabilities: true, ..none };
         assert!(capable.exceed(1000, 1000) && !capable.exceed(0, 0));
         assert_eq!(capable.mark(), Some("has file capabilities"));
     }
@@ -138,13 +138,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("program");
         std::fs::write(&file, b"x").unwrap();
-        assert_eq!(FileRights::of(&file).unwrap().mark(), None);
+        assert_eq!(FilePrivileges::of(&file).unwrap().mark(), None);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        let rights = FileRights::of(&file).unwrap();
+        let rights = FilePrivileges::of(&file).unwrap();
         let open = File::open(&file).unwrap();
-        assert_eq!(FileRights::of_open(&open, "program").unwrap(), rights);
+        assert_eq!(FilePrivileges::of_open(&open, "program").unwrap(), rights);
         assert_eq!(rights.user, Some(rustix::process::geteuid().as_raw()));
         assert_eq!(rights.mark(), Some("is setuid"));
-        assert!(FileRights::of(&dir.path().join("none")).unwrap_err().is_gone());
+        assert!(FilePrivileges::of(&dir.path().join("none")).unwrap_err().is_gone());
     }
 }

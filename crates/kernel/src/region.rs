@@ -3,7 +3,7 @@
 //! The region is between two inaccessible guards, so the kernel never merges its mapping with a neighbour.
 //! What `smaps` reports for it concerns it alone, and an access past the end faults. Huge regions start at a
 //! huge-page boundary. "Huge" is advice that the kernel may ignore under fragmentation;
-//! [`MemoryRegion::huge_bytes`] reports the result. RegionPages of the reserved pool (`hugetlb`) are taken, or refused,
+//! [`MemoryRegion::huge_bytes`] reports the result. Pages of the reserved pool (`hugetlb`) are taken, or refused,
 //! when the region is created.
 //!
 //! Overhead: one mmap, one mprotect, one madvise, about 5 us, plus the faults at the first touch.

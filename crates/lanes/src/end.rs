@@ -30,14 +30,14 @@ pub enum DescriptorKind {
 
 /// One end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DescriptorEnd {
+pub struct CopyEnd {
     /// The kind of the descriptor.
     pub kind: DescriptorKind,
     /// Writes go to the end of the file (O_APPEND), which splice and copy_file_range refuse.
     pub append: bool,
 }
 
-impl DescriptorEnd {
+impl CopyEnd {
     /// Looks at a descriptor.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl DescriptorEnd {
     ///
     /// ```
     /// let null = std::fs::File::open("/dev/null")?;
-    /// assert_eq!(pagewise_lanes::DescriptorEnd::of(&null)?.kind, pagewise_lanes::DescriptorKind::Null);
+    /// assert_eq!(pagewise_lanes::CopyEnd::of(&null)?.kind, pagewise_lanes::DescriptorKind::Null);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
@@ -77,7 +77,7 @@ impl DescriptorEnd {
     ///
     /// ```
     /// let (reader, _writer) = std::io::pipe()?;
-    /// assert!(!pagewise_lanes::DescriptorEnd::can_wait(&reader));
+    /// assert!(!pagewise_lanes::CopyEnd::can_wait(&reader));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn can_wait(fd: impl AsFd) -> bool {
@@ -102,7 +102,7 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        let kind = |fd: &dyn AsFd| DescriptorEnd::of(fd.as_fd()).unwrap().kind;
+        let kind = |fd: &dyn AsFd| CopyEnd::of(fd.as_fd()).unwrap().kind;
         assert_eq!(kind(&reader), DescriptorKind::Pipe);
         assert_eq!(kind(&writer), DescriptorKind::Pipe);
         assert_eq!(kind(&socket), DescriptorKind::Socket);
@@ -118,17 +118,17 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        assert!(DescriptorEnd::of(&log).unwrap().append);
+        assert!(CopyEnd::of(&log).unwrap().append);
     }
 
     #[test]
     fn only_what_does_not_block_and_is_no_file_can_be_waited_for() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let file = tempfile::tempfile().unwrap();
-        assert!(!DescriptorEnd::can_wait(&reader) && !DescriptorEnd::can_wait(&file));
+        assert!(!CopyEnd::can_wait(&reader) && !CopyEnd::can_wait(&file));
         for fd in [reader.as_fd(), file.as_fd()] {
             rustix::io::ioctl_fionbio(fd, true).unwrap();
         }
-        assert!(DescriptorEnd::can_wait(&reader) && !DescriptorEnd::can_wait(&file));
+        assert!(CopyEnd::can_wait(&reader) && !CopyEnd::can_wait(&file));
     }
 }

@@ -3,7 +3,7 @@
 //! [`copy()`] moves everything from one descriptor to any other, exactly: no byte is lost, repeated or
 //! reordered, whichever way the kernel allows. An error names its side. [`FanOut`] gives the same bytes to
 //! many. Both are exact whatever the writer of the source does meanwhile, unless you ask for
-//! [`CopyJob::live`]. [`DescriptorEnd`] describes a descriptor. The choice of the way depends on it and on trying,
+//! [`CopyJob::live`]. [`CopyEnd`] describes a descriptor. The choice of the way depends on it and on trying,
 //! never on a kernel version.
 //!
 //! [`pipe`] has the writing and reading ends of a pipe, which grow it and wait efficiently.
@@ -31,4 +31,4 @@ pub use copy::{
     CopyError, CopyJob, CopyOutcome, CopyRoute, CopySide, CopyStep, FanOut, ResumableCopy,
     Uncached, copy,
 };
-pub use end::{DescriptorEnd, DescriptorKind};
+pub use end::{CopyEnd, DescriptorKind};

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking and says what it skipped"
 )]
 
-use pagewise_lanes::buffer::{BufferPages, Dropped, Frozen, FrozenDraft, FrozenStore, SendWay};
+use pagewise_lanes::buffer::{BufferPages, Draft, Dropped, Frozen, FrozenStore, SendWay};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -52,7 +52,7 @@ fn frozen_bytes_are_what_was_put_in() {
 #[test]
 fn a_draft_is_zero_until_it_is_written() {
     for len in [0, 1, 100_000, HUGE + 1] {
-        for mut draft in [FrozenDraft::new(len).unwrap(), FrozenDraft::private(len).unwrap()] {
+        for mut draft in [Draft::new(len).unwrap(), Draft::private(len).unwrap()] {
             assert!(
                 draft.as_mut_slice().len() == len && draft.as_mut_slice().iter().all(|b| *b == 0)
             );

@@ -9,14 +9,14 @@ use pagewise_model::{Bytes, PageSize};
 
 /// The page sizes of this machine.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PageKinds {
+pub(crate) struct MachinePageSizes {
     base: PageSize,
     huge: PageSize,
     /// The page size of the next larger pool. `None` if the kernel has none.
     giant: Option<PageSize>,
 }
 
-impl PageKinds {
+impl MachinePageSizes {
     pub(crate) fn here() -> Self {
         let huge = page_size::huge();
         let pools = hugetlb::sizes().unwrap_or_default();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_proven_or_says_what_to_do() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         assert!(kinds.try_one(PageKind::Base).is_ok());
         for kind in PageKind::ALL {
             if let Err(missing) = kinds.try_one(kind) {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn base_pages_do_not_pass_for_huge_ones() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let mut region = kinds.map(PageKind::Base, Bytes::mib(1)).expect("memory");
         region.populate().expect("memory");
         assert_eq!(kinds.prove(PageKind::Base, &region).expect("proven"), kinds.base());
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn whole_pages_are_taken() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let set = Bytes(kinds.huge().bytes() + 1);
         assert_eq!(kinds.resident(PageKind::Thp, set), Bytes(2 * kinds.huge().bytes()));
     }

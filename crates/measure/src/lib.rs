@@ -1,6 +1,6 @@
 //! Unit prices of page work on this machine, the ladder of pipes, and the loops that measure them.
 //!
-//! [`calibrate`] gives [`PagePrices`](pagewise_model::price::PagePrices): what one fault, one wake-up, one copied KiB
+//! [`calibrate`] gives [`SessionPrices`](pagewise_model::price::SessionPrices): what one fault, one wake-up, one copied KiB
 //! costs on this machine now. Each price in `prices/` documents what is inside its clock. The timed loops use
 //! ordinary kernel objects (on-demand mappings, default pipes, cached files), because the prices must predict
 //! programs that are not tuned.

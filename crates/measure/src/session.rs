@@ -18,7 +18,7 @@ use crate::prior::{self, MachineKey};
 use crate::sample::{PriceProbe, ProbeSeries, StopCheck};
 use pagewise_kernel::region::RegionPages;
 use pagewise_kernel::{affinity, dirs, limits, machine, page_size};
-use pagewise_model::price::{ChasePoint, PagePrices};
+use pagewise_model::price::{ChasePoint, SessionPrices};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -63,7 +63,7 @@ impl CalibrationOptions {
 pub fn calibrate(
     options: &CalibrationOptions,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<PagePrices, PriceError> {
+) -> Result<SessionPrices, PriceError> {
     std::thread::scope(|scope| {
         let measuring = scope.spawn(|| run(options, StopCheck(interrupted)));
         measuring.join().map_err(|_| PriceError::ThreadLost)?
@@ -89,7 +89,7 @@ fn fit(wanted: Bytes, most: Bytes) -> usize {
     usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX)
 }
 
-fn run(options: &CalibrationOptions, stop: StopCheck<'_>) -> Result<PagePrices, PriceError> {
+fn run(options: &CalibrationOptions, stop: StopCheck<'_>) -> Result<SessionPrices, PriceError> {
     let started = Instant::now();
     let cpus = affinity::get(0)?;
     let own = *cpus.first().ok_or(PriceError::Unavailable("no CPU is available".into()))?;
@@ -215,9 +215,9 @@ impl PriceTable {
     }
 
     /// The prices, without those that are not of the table.
-    fn finish(self) -> Result<PagePrices, PriceError> {
+    fn finish(self) -> Result<SessionPrices, PriceError> {
         let file_fault_pages = self.file_fault.probe().map_or(1.0, FileFaultProbe::pages_per_fault);
-        Ok(PagePrices {
+        Ok(SessionPrices {
             anon_fault_ns: self.anon.finish()?,
             zero_page_ns: self.zero.finish()?,
             file_fault_ns: self.file_fault.finish()?,

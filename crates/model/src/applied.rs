@@ -1,6 +1,6 @@
 //! A receipt that was written to a file, with everything needed to show it and to undo it.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A file to be written, and the commands that make it take effect.

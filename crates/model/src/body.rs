@@ -14,9 +14,9 @@ use crate::capability::DoctorReport;
 use crate::choice::ReadChoice;
 use crate::fault::FaultReport;
 use crate::profile::ProfileReport;
+use crate::schema::JsonSchema;
 use crate::text_report::TextReport;
 use crate::text_trial::TextTrial;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The findings of one command.

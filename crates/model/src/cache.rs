@@ -6,11 +6,10 @@
 //! huge.
 
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos, PageSize};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Cow;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -72,18 +71,6 @@ impl SlotMap {
     #[must_use]
     pub fn at(&self, offset: u64, huge: PageSize) -> Option<CacheSlot> {
         self.0.get(usize::try_from(offset / huge.bytes()).ok()?).copied()
-    }
-}
-
-impl JsonSchema for SlotMap {
-    fn schema_name() -> Cow<'static, str> {
-        String::schema_name()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        String::json_schema(generator)
-    }
-    fn inline_schema() -> bool {
-        true
     }
 }
 

@@ -6,13 +6,12 @@
 
 use crate::bounded;
 use crate::measured::Fact;
-use crate::os_text::{self, OsTextSchema};
+use crate::os_text;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -28,7 +27,7 @@ pub struct CacheList {
     pub page_bytes: PageSize,
     /// Files and directories that the user named.
     #[serde(with = "os_text::list")]
-    #[schemars(with = "Vec<OsTextSchema>")]
+    #[schemars(with = "Vec<crate::schema::OsTextSchema>")]
     pub roots: Vec<PathBuf>,
     /// Files by path, without those of which nothing was cached.
     pub files: Vec<ListedFile>,
@@ -39,7 +38,7 @@ pub struct CacheList {
 pub struct ListedFile {
     /// Absolute path of the file.
     #[serde(with = "os_text")]
-    #[schemars(with = "OsTextSchema")]
+    #[schemars(with = "crate::schema::OsTextSchema")]
     pub path: PathBuf,
     pub size_bytes: Bytes,
     /// Time of the last write to the file, in nanoseconds since 1970.
@@ -187,18 +186,6 @@ fn shared(
         }
         Some(one.start.max(two.start)..one.end.min(two.end))
     })
-}
-
-impl JsonSchema for PageRanges {
-    fn schema_name() -> Cow<'static, str> {
-        Vec::<u64>::schema_name()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Vec::<u64>::json_schema(generator)
-    }
-    fn inline_schema() -> bool {
-        true
-    }
 }
 
 impl Serialize for PageRanges {

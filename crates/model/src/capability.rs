@@ -1,6 +1,6 @@
 //! What this machine, kernel and account allow, found by probes.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a probe.

@@ -1,8 +1,8 @@
 //! Budgets of programs compared with the use of their runs: the result of `check`.
 
 use crate::fault::FaultBudgets;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Limits for a program.

@@ -4,9 +4,9 @@
 //! Sizes are sums over mappings. Whether memory is huge was read back from the kernel each time, never taken
 //! from the result of the call.
 
+use crate::schema::JsonSchema;
 use crate::text::{TextArea, coverage};
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Number of slots that were refused for one reason.

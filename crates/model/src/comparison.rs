@@ -1,9 +1,9 @@
 //! Saved runs side by side: their machines, the figures of the plain program, and how these changed.
 
 use crate::machine::Machine;
+use crate::schema::JsonSchema;
 use crate::trial::TimeRatio;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format.

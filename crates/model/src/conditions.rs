@@ -1,7 +1,7 @@
 //! Conditions of a session's runs beside the user's request. They are saved with the session, so that it can
 //! be continued.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Facts that show whether a file is still the same.

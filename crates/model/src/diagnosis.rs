@@ -1,8 +1,8 @@
 //! The cost of page work for a program, as time and as a share of its time.
 
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The functions that a run called, in the order of their first calls.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! One answer from runs on many hosts: the input and the result of `merge`.
 
+use crate::schema::JsonSchema;
 use crate::trial::VerdictWord;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the lines that `merge --ndjson` writes.

@@ -3,9 +3,9 @@
 //!
 //! Offsets are those in the file. Addresses are those of the program headers.
 
+use crate::schema::JsonSchema;
 use crate::text::{LoadSegment, TextFile};
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a file.

@@ -1,7 +1,7 @@
 //! Bounds that an arm of an experiment must keep, whatever it gains.
 
+use crate::schema::JsonSchema;
 use crate::trial::ComparedQuantity;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A bound.

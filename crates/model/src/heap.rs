@@ -5,9 +5,9 @@
 //! pool (hugetlb). Memory that was only read and is the zero page counts as not touched.
 
 use crate::address::ScannedRange;
+use crate::schema::JsonSchema;
 use crate::text::HugeStanding;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A program's advice for a mapping (`madvise`).

@@ -1,8 +1,8 @@
 //! Saved runs of one program over time.
 
+use crate::schema::JsonSchema;
 use crate::trial::TimeRatio;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A session of a [`Trend`].

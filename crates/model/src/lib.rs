@@ -46,6 +46,7 @@ pub mod price;
 pub mod profile;
 pub mod recheck;
 pub mod run;
+pub mod schema;
 pub mod service;
 pub mod spec;
 pub mod text;

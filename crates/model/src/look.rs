@@ -6,10 +6,10 @@ use crate::diagnosis::CostKind;
 use crate::fault::GroupTally;
 use crate::measured::Fact;
 use crate::plan::FileKind;
+use crate::schema::JsonSchema;
 use crate::text::ElfLayout;
 use crate::units::{Bytes, Nanos};
 use crate::usage::{ProgramEnd, ProgramUsage};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The allocator that serves `malloc` in a process, by its ELF files.

@@ -3,8 +3,8 @@
 
 use crate::look::Allocator;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Facts about machine, kernel and account that bear on page costs.

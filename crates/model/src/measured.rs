@@ -1,6 +1,6 @@
 //! A number with its source, or the reason for its absence.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value, or the reason why it is missing.

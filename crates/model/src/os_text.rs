@@ -3,10 +3,8 @@
 //! For `#[serde(with = "crate::os_text")]`. The modules [`list`] and [`optional`] serve several texts and an
 //! optional one.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -23,24 +21,6 @@ impl<T: AsRef<OsStr>> Serialize for OsText<T> {
 impl<'de, T: From<OsString>> Deserialize<'de> for OsText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(OsTextBytes(Vec::new())).map(|text| Self(text.into()))
-    }
-}
-
-/// For `#[schemars(with = "OsTextSchema")]`.
-#[derive(Debug)]
-pub struct OsTextSchema;
-
-impl JsonSchema for OsTextSchema {
-    fn schema_name() -> Cow<'static, str> {
-        "OsText".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (string, bytes) = (String::json_schema(generator), Vec::<u8>::json_schema(generator));
-        schemars::json_schema!({
-            "description": "A word or a path: a string, or the list of its bytes if it is not UTF-8.",
-            "anyOf": [string, bytes],
-        })
     }
 }
 

@@ -3,9 +3,9 @@
 //! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section holds one function or
 //! one variable. Sizes are bytes.
 
+use crate::schema::JsonSchema;
 use crate::trial::ArmVerdict;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 //! and into the receipt, so the receipt repeats exactly the arm that was tested.
 
 use crate::name::is_in_line;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -4,8 +4,8 @@
 //! requested (`nr_hugepages`) stay until fewer are requested. *Surplus* pages leave with their last user. A
 //! *reserved* page is still free, but promised to a mapping.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The pool of one page size at one moment.

@@ -4,8 +4,8 @@
 //! machine in this session unless `prior` says that they come from the cache.
 
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One point of the random pointer chase: the same working set on base and on huge pages.
@@ -28,7 +28,7 @@ pub struct TransferPoint {
 
 /// Prices of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PagePrices {
+pub struct SessionPrices {
     /// First touch of one anonymous base page: entry, allocation, zeroing and mapping, with its share of
     /// unmapping and freeing. The host already backs the memory.
     pub anon_fault_ns: Measured,

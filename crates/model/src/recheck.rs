@@ -1,6 +1,6 @@
 //! A proven gain, measured again.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of measuring a gain again.

@@ -15,17 +15,19 @@ use crate::measured::Fact;
 use crate::memory_account::MemoryAccount;
 use crate::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
 use crate::pool::HugePool;
-use crate::price::PagePrices;
+use crate::price::SessionPrices;
+use crate::schema::JsonSchema;
 use crate::service::TunedService;
 use crate::spec::{ServiceSpec, SessionSpec, StdoutTarget};
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::usage::ProgramUsage;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved format.
 pub const SCHEMA: u32 = 6;
+/// The first version that saves what was asked as `spec` and `files`.
+const SCHEMA_WITH_SPEC: u32 = 5;
 
 /// The command that made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -132,7 +134,7 @@ pub struct SavedRun {
     pub environment: Vec<(String, String)>,
     pub machine: Option<Machine>,
     /// Unit prices of the session.
-    pub prices: Option<PagePrices>,
+    pub prices: Option<SessionPrices>,
     /// The pool of reserved huge pages by which remedies were chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Fact<HugePool>>,
@@ -265,7 +267,8 @@ impl SavedRun {
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
         }
-        // Schema 4 changed the experiment alone, schema 5 the places of what was asked, schema 6 the keys of benches.
+        // Schema 4 changed the experiment alone, schema 5 the places of what was asked, schema 6 the keys of
+        // benches.
         let is_readable = head.schema > 3 || (head.schema == 3 && head.experiment.is_none());
         if !is_readable {
             return Err(RunError::Older { found: head.schema });
@@ -273,10 +276,10 @@ impl SavedRun {
         let document = BoundedDocument::new(text);
         let mut run: Self = document.read()?;
         run.body = body::of(&document)?;
-        if head.schema < SCHEMA {
+        if head.schema < SCHEMA_WITH_SPEC {
             (run.spec, run.files) = former::asked(&document)?;
-            run.schema = SCHEMA;
         }
+        run.schema = SCHEMA;
         Ok(run)
     }
 
@@ -297,16 +300,6 @@ impl SavedRun {
     #[must_use]
     pub fn stdout(&self) -> Option<StdoutTarget> {
         self.spec.as_ref().filter(|spec| spec.service.is_none()).map(|spec| spec.stdout)
-    }
-
-    /// The form of saved runs as a JSON Schema (draft 2020-12). Readers accept keys that it does not name.
-    #[must_use]
-    pub fn json_schema() -> String {
-        let mut schema = schemars::schema_for!(Self);
-        let address = format!("run-{SCHEMA}.json");
-        schema.insert("$id".to_owned(), address.into());
-        let text = serde_json::to_string_pretty(&schema);
-        text.unwrap_or_else(|error| unreachable!("a schema is plain JSON: {error}")) + "\n"
     }
 
     /// The remedies of an arm; none if the arm is a command of the user.

@@ -2,8 +2,8 @@
 //!
 //! Times of a load are seconds. A figure that a generator does not report is `None`.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The report of a load generator on one run.

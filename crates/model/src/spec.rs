@@ -2,12 +2,12 @@
 //! again, and run on other hosts.
 
 use crate::guard::ArmGuard;
-use crate::os_text::{self, OsTextSchema};
+use crate::os_text;
 use crate::plan::RemedyDose;
+use crate::schema::JsonSchema;
 use crate::service::ServiceMode;
 use crate::trial::ComparedQuantity;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 pub struct SessionSpec {
     /// The program and its arguments; for a service, those of the server.
     #[serde(with = "os_text::list")]
-    #[schemars(with = "Vec<OsTextSchema>")]
+    #[schemars(with = "Vec<crate::schema::OsTextSchema>")]
     pub command: Vec<OsString>,
     /// Directory in which the program starts.
     #[serde(with = "os_text")]
-    #[schemars(with = "OsTextSchema")]
+    #[schemars(with = "crate::schema::OsTextSchema")]
     pub directory: PathBuf,
     /// Source of standard input in each run.
     pub input: StdinSource,
@@ -29,7 +29,7 @@ pub struct SessionSpec {
     pub stdout: StdoutTarget,
     /// Files that the program writes, compared between arms.
     #[serde(with = "os_text::list")]
-    #[schemars(with = "Vec<OsTextSchema>")]
+    #[schemars(with = "Vec<crate::schema::OsTextSchema>")]
     pub outputs: Vec<PathBuf>,
     /// True if the user declares that the program may run again, whatever it writes.
     pub rerun_safe: bool,
@@ -103,7 +103,7 @@ pub struct OwnArm {
     pub name: String,
     /// Command of the arm.
     #[serde(with = "os_text::list")]
-    #[schemars(with = "Vec<OsTextSchema>")]
+    #[schemars(with = "Vec<crate::schema::OsTextSchema>")]
     pub command: Vec<OsString>,
 }
 
@@ -169,7 +169,7 @@ pub enum StdinSource {
     /// A file, opened for each start.
     File(
         #[serde(with = "os_text")]
-        #[schemars(with = "OsTextSchema")]
+        #[schemars(with = "crate::schema::OsTextSchema")]
         PathBuf,
     ),
     /// The standard input of pagewise, opened again for each start.
@@ -178,7 +178,7 @@ pub enum StdinSource {
         at: u64,
         /// Path of the whole file, if it has one.
         #[serde(with = "os_text::optional")]
-        #[schemars(with = "Option<OsTextSchema>")]
+        #[schemars(with = "Option<crate::schema::OsTextSchema>")]
         path: Option<PathBuf>,
     },
     /// A stand-in: the standard input of pagewise can be read only once.

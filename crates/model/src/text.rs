@@ -8,8 +8,8 @@
 
 use crate::cache::FileCacheReport;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Choice of the base of an image.

@@ -4,10 +4,10 @@
 use crate::collapse::CollapsedProcess;
 use crate::fold::FoldReport;
 use crate::heap::HeapArea;
+use crate::schema::JsonSchema;
 use crate::text::{HugeTotals, MappedFile, TextArea, TextCoverage, TextFile, coverage};
 use crate::text_system::TextSystem;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A process, slot by slot.

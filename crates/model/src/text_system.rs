@@ -6,9 +6,9 @@
 
 use crate::collapse::CollapsedProcess;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::text::{HugeTotals, TextFile};
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The code that hugetext puts on huge pages.

@@ -5,8 +5,8 @@
 
 use crate::look::WalkCounts;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the arm whose code is on base pages.

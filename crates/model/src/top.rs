@@ -1,7 +1,7 @@
 //! The processes of a host that pay for pages, in one sample over an interval.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One process over the interval.

@@ -1,9 +1,9 @@
 //! Measurements and conclusions of an experiment.
 
 use crate::guard::{ArmGuard, GuardFinding};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
 use crate::usage::ProgramUsage;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One timed run of one arm.
@@ -37,7 +37,8 @@ pub struct ExperimentBlock {
     /// Points in the order in which they were run.
     pub points: Vec<ArmRun>,
     /// State of the machine during the block.
-    pub weather: SystemLoad,
+    #[serde(alias = "weather")]
+    pub system_load: SystemLoad,
     /// Why the block does not count; absent if it counts.
     pub dropped: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Units of size and time. This is the only file that spells out page sizes as numbers.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;

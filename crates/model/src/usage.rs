@@ -1,8 +1,8 @@
 //! The resource usage of one run of a program, by the kernel's accounting at its end.
 
 use crate::measured::median;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The speed of CPU and memory during a run, sampled by threads of pagewise beside it.

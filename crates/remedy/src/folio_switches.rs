@@ -12,7 +12,7 @@
 use crate::reservation::{PoolPermit, boot};
 use pagewise_kernel::dirs;
 use pagewise_kernel::lock::SettingsLock;
-use pagewise_kernel::trusted_path::MissingName;
+use pagewise_kernel::trusted_path::MissingNamePolicy;
 use pagewise_kernel::{state_file, thp};
 use pagewise_model::PageSize;
 use pagewise_model::machine::SmallFolios;
@@ -177,7 +177,7 @@ pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let directory = dirs::machine_dir(MissingName::Ends).ok().flatten()?;
+    let directory = dirs::machine_dir(MissingNamePolicy::Ends).ok().flatten()?;
     repair_in(&directory, thp::root())
 }
 

@@ -14,7 +14,7 @@ use crate::reservation::boot;
 use pagewise_kernel::hugetext::HugetextTree;
 use pagewise_kernel::lock::SettingsLock;
 use pagewise_kernel::proc::meminfo;
-use pagewise_kernel::trusted_path::MissingName;
+use pagewise_kernel::trusted_path::MissingNamePolicy;
 use pagewise_kernel::{SysError, dirs, page_size, state_file};
 use pagewise_model::text::HugeTotals;
 use pagewise_model::text_system::{
@@ -103,7 +103,7 @@ impl HugetextControl {
     /// When no place for the record is available.
     pub fn own() -> Result<Self, HugetextError> {
         let none = || HugetextError::Record("there is no /run to record the change in".to_owned());
-        let directory = dirs::machine_dir(MissingName::IsMade);
+        let directory = dirs::machine_dir(MissingNamePolicy::IsMade);
         let directory = directory.map_err(|error| HugetextError::Record(error.to_string()))?;
         Ok(Self { tree: HugetextTree::own(), record: directory.ok_or_else(none)?.join(NAME) })
     }

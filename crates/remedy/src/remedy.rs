@@ -8,7 +8,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 
 /// Evidence for the judgement of a remedy: facts, and the diagnosis based on them.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct RemedyEvidence<'a> {
     pub diagnosis: &'a Diagnosis,
     pub machine: &'a Machine,
     /// Unit prices.
-    pub prices: &'a PagePrices,
+    pub prices: &'a SessionPrices,
     /// The pool of reserved huge pages.
     pub pool: &'a Fact<HugePool>,
     /// Its memory at the peak, if that was examined.

@@ -18,7 +18,7 @@
 use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::lock::{LockError, SettingsLock};
 use pagewise_kernel::proc::{buddyinfo, pagetypeinfo, read_text};
-use pagewise_kernel::trusted_path::MissingName;
+use pagewise_kernel::trusted_path::MissingNamePolicy;
 use pagewise_kernel::{SysError, hugetlb, page_size, state_file};
 use pagewise_model::plan::PoolNeed;
 use pagewise_model::pool::HugePool;
@@ -109,7 +109,7 @@ impl PoolPermit {
             SysError::new("access", control, error).to_string() + ": only root can change the pool"
         })?;
         let directory =
-            dirs::machine_dir(MissingName::IsMade).map_err(|error| error.to_string())?;
+            dirs::machine_dir(MissingNamePolicy::IsMade).map_err(|error| error.to_string())?;
         Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
@@ -233,7 +233,7 @@ pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    match dirs::machine_dir(MissingName::Ends) {
+    match dirs::machine_dir(MissingNamePolicy::Ends) {
         Ok(directory) => repair_in(&directory?),
         // Root of a user namespace: the directory belongs to another user there.
         Err(DirError::Unsafe { why: dirs::DirObjection::Foreign(_), .. }) => None,

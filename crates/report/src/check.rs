@@ -1,13 +1,13 @@
 //! Results of budgets: text, Markdown for a pull request, JUnit XML for build servers.
 
-use crate::chart::escape_markup;
+use crate::escape::escape;
 use crate::markdown::inline;
+use crate::markup::escape_markup;
 use crate::number::{change, count, interval, percent};
 use crate::page::ReportDocument;
 use crate::shell::command_line;
 use crate::style::TextTone;
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
-use crate::text::escape;
 use pagewise_model::check::{
     BudgetFigure, BudgetVerdict, BudgetedQuantity, CheckItem, ProgramCheck,
 };

@@ -1,8 +1,8 @@
 //! Claims with this machine's answer: a word, the claim, and the figures behind it.
 
+use crate::escape::cells;
 use crate::page::ReportDocument;
 use crate::style::TextTone;
-use crate::text::cells;
 use pagewise_model::bench::pipe::{BenchClaim, ClaimAnswer};
 use pagewise_model::bench::tlb::UnavailablePages;
 

@@ -1,7 +1,7 @@
 //! CSV (RFC 4180) for other tools: one line for each sample. Names end in the unit; an empty field was not
 //! measured.
 
-use crate::text::escape;
+use crate::escape::escape;
 
 /// The samples of a bench. `header` names the columns. A point holds the cells that its rows start with, and
 /// the rest of each row. A point without samples gets one row.

@@ -5,12 +5,12 @@ use crate::chart::{
     BarChart, BarGroup, BarMark, BarRow, LineChart, LinePanel, LineSeries, RepeatRange, SizeScale,
     SvgPicture,
 };
+use crate::escape::escape;
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::ReportDocument;
 use crate::paragraph::Paragraph;
 use crate::style::{TerminalStyle, TextTone};
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
-use crate::text::escape;
 use pagewise_model::trial::{
     ArmEffect, ArmVerdict, ComparedQuantity, Experiment, TimeRatio, VerdictWord,
 };

@@ -2,12 +2,12 @@
 //! markup (a name must neither open a tag nor mention a person). Exact lines stand in fences.
 
 use crate::diagnosis::{ceiling, proven_share};
+use crate::escape::escape;
 use crate::headline::headline;
 use crate::memory_account::{by_kind, share};
 use crate::number::percent;
 use crate::run::whole;
 use crate::shell::start_line;
-use crate::text::escape;
 use crate::{experiment, service};
 use pagewise_model::diagnosis::{CostBasis, Diagnosis};
 use pagewise_model::memory_account::MemoryAccount;

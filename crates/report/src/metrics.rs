@@ -42,7 +42,7 @@ impl MetricsText {
 
 /// A label's value, escaped for the format.
 fn label(text: &str) -> String {
-    crate::text::escape(text).replace('\\', "\\\\").replace('"', "\\\"")
+    crate::escape::escape(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// The sample as text. `now` is in seconds since 1970; `rechecks` are the results for applied gains.

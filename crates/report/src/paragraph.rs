@@ -1,8 +1,8 @@
 //! A paragraph: wrapped to the width of a terminal, or one element of a page.
 
-use crate::chart::prose_markup;
+use crate::escape::{escape_for, wrap};
+use crate::markup::prose_markup;
 use crate::style::{TerminalStyle, TextTone};
-use crate::text::{escape_for, wrap};
 
 /// Text with the indentation of its first line and of the others.
 #[derive(Debug, Clone)]

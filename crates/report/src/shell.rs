@@ -5,8 +5,8 @@
 //! newlines at its end, so a newline takes the next character along. At the end of a word, a newline stands
 //! in quotes. NUL cannot occur in an argument.
 
+use crate::escape::is_hostile;
 use crate::history::kind_label;
-use crate::text::is_hostile;
 use pagewise_model::run::SavedRun;
 use std::fmt::Write as _;
 

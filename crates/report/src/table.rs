@@ -5,13 +5,13 @@
 //! then any column. So a table is never wider than its style. If the name at the start of a row does not fit,
 //! it stands whole on a line above. Other names are cut in the middle. Widths are terminal cells.
 
-use crate::chart::{escape_markup, prose_markup};
+use crate::escape::{cells, cut_end, escape_for, shorten};
 use crate::markdown::inline;
+use crate::markup::{escape_markup, prose_markup};
 use crate::number::{bar, range_text, three_digits};
 use crate::page::MOST_BYTES;
 use crate::paragraph::Paragraph;
 use crate::style::{TerminalStyle, TextTone};
-use crate::text::{cells, cut_end, escape_for, shorten};
 use pagewise_model::{Fact, Measured};
 
 /// Least cells of a name while other names can still shrink.

@@ -12,7 +12,7 @@ use pagewise_model::address::{
 use pagewise_model::{Bytes, Fact, PageSize};
 use pagewise_report::TerminalStyle;
 use pagewise_report::address::render;
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use proptest::prelude::*;
 use support::{HOSTILE, PLAIN, assert_harmless, check};
 

@@ -13,7 +13,7 @@ use pagewise_model::choice::{
 };
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, headline, render, render_whole};
 use support::{HOSTILE, PLAIN, assert_harmless, check, read_report};
 

@@ -10,7 +10,7 @@ use pagewise_model::fold::FoldChanges;
 use pagewise_model::run::SavedRun;
 use pagewise_model::text::TextCoverage;
 use pagewise_model::text_report::TextReport;
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, headline, link_script, render};
 use support::code::{
     cache_run, cached, explained, file, fold_run, folded, process, status, text_run,

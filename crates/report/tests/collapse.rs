@@ -8,7 +8,7 @@ use pagewise_model::Bytes;
 use pagewise_model::run::SavedRun;
 use pagewise_model::text_report::TextReport;
 use pagewise_model::text_system::HugePageCleaner;
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, headline, render};
 use support::code::{
     collapse_run, collapsed, explained, hugetext_system, plain_system, system_run,

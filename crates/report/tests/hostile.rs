@@ -8,7 +8,7 @@ use pagewise_model::diagnosis::{CostBasis, CostKind};
 use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::trial::VerdictWord;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_report::text::{cells, is_hostile};
+use pagewise_report::escape::{cells, is_hostile};
 use pagewise_report::{TerminalStyle, html, markdown, render, render_whole};
 use proptest::prelude::*;
 use support::{

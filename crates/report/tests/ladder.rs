@@ -9,7 +9,7 @@ use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipePoint, RungReader, RungWriter,
 };
 use pagewise_report::bench::pipe::{csv, section, svg};
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, render_whole};
 use proptest::prelude::*;
 use support::forms::Forms;

@@ -7,7 +7,7 @@ mod support;
 use pagewise_model::Fact;
 use pagewise_model::bench::pin::{PinBenchReport, PinWay};
 use pagewise_report::bench::pin::{csv, section, svg};
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, headline, html};
 use proptest::prelude::*;
 use support::forms::Forms;

@@ -6,7 +6,7 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::profile::{ProfileActivity, ProfileReport, SamplingClock, SortedSamples};
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{TerminalStyle, graph_section, headline, profile_section, render_whole};
 use proptest::prelude::*;
 use support::profile::{course, profile, run, sorted};

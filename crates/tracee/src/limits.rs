@@ -42,7 +42,7 @@ impl fmt::Display for BrokenLimit {
 
 /// The limits of one run.
 #[derive(Debug)]
-pub(crate) struct LaunchLimits {
+pub(crate) struct LimitMonitor {
     time: Option<Nanos>,
     memory: Option<Bytes>,
     holdings: UnmappedHoldings,
@@ -70,7 +70,7 @@ impl MemoryCheck {
     }
 }
 
-impl LaunchLimits {
+impl LimitMonitor {
     /// For a program that starts now.
     pub(crate) fn of(launch: &ProgramLaunch) -> Self {
         Self {
@@ -149,9 +149,9 @@ mod tests {
     fn a_limit_is_broken_once() {
         let mut tree = ProcessTree::new(1, []);
         let mut launch = ProgramLaunch::experiment(vec!["x".into()]);
-        assert_eq!(LaunchLimits::of(&launch).due(), None);
+        assert_eq!(LimitMonitor::of(&launch).due(), None);
         launch.timeout_ns = Some(Nanos::millis(70));
-        let mut limits = LaunchLimits::of(&launch);
+        let mut limits = LimitMonitor::of(&launch);
         assert!(!limits.look(&mut tree, Nanos::millis(69)));
         assert_eq!(limits.due(), Some(Nanos::millis(70)));
         assert!(limits.look(&mut tree, Nanos::millis(70)));

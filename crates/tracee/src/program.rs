@@ -9,7 +9,7 @@
 
 use crate::launch_error::LaunchError;
 use pagewise_kernel::file_view::open_regular;
-use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::privilege::FilePrivileges;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -116,7 +116,7 @@ pub(crate) fn check(file: &Path, program: &str, cwd: Option<&Path>) -> Result<bo
 /// The mark by which a file gains rights. A mark that cannot be read counts as absent: a security module may
 /// hide them all.
 fn mark(file: &Path) -> Option<&'static str> {
-    FileRights::of(file).ok().and_then(FileRights::mark)
+    FilePrivileges::of(file).ok().and_then(FilePrivileges::mark)
 }
 
 /// The kernel follows at most this many nested interpreters (`exec_binprm`).

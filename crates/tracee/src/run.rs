@@ -14,7 +14,7 @@ use crate::descendants::{self, ExceptedChildren, KillOutcome};
 use crate::launch::{
     self, LaunchError, ObservationOptions, ProgramLaunch, RunningProgram, SuspendedProgram,
 };
-use crate::limits::{BrokenLimit, LaunchLimits};
+use crate::limits::{BrokenLimit, LimitMonitor};
 use crate::mapped_file::MappedFiles;
 use crate::memory_use::MemorySampler;
 use crate::perf::PerfObservers;
@@ -105,7 +105,7 @@ impl FinishedRun {
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum LaunchOutcome {
+pub enum RunOutcome {
     /// By itself or by a limit.
     Finished(Box<FinishedRun>),
     /// A stop was requested through the descriptor; the tree has been killed.
@@ -125,7 +125,7 @@ pub fn run(
     launch: &ProgramLaunch,
     make: MakeWatcher<'_>,
     stop: Option<BorrowedFd<'_>>,
-) -> Result<LaunchOutcome, LaunchError> {
+) -> Result<RunOutcome, LaunchError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
     let outcome = run_once(launch, make, stop)?;
@@ -138,7 +138,7 @@ fn run_once(
     launch: &ProgramLaunch,
     make: MakeWatcher<'_>,
     stop: Option<BorrowedFd<'_>>,
-) -> Result<LaunchOutcome, LaunchError> {
+) -> Result<RunOutcome, LaunchError> {
     let ends = ChildEnds::watch()?;
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
@@ -147,7 +147,7 @@ fn run_once(
     let recording = FaultRecording::beside(&launch.recorder, child.pid());
     let starts = StartWatch::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
-    let mut limits = LaunchLimits::of(launch);
+    let mut limits = LimitMonitor::of(launch);
     let mut samplers = RunSamplers::of(&launch.observe);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
@@ -164,7 +164,7 @@ fn run_once(
         WaitEnd::Limit => running.started().elapsed().into(),
         WaitEnd::Told => {
             let _killed = wait::reap(running.pid());
-            return Ok(LaunchOutcome::Stopped);
+            return Ok(RunOutcome::Stopped);
         }
     };
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
@@ -175,7 +175,7 @@ fn run_once(
         supervisor_ns += drain.finish(stop)?;
     }
     let observed = observers.finish();
-    Ok(LaunchOutcome::Finished(Box::new(FinishedRun {
+    Ok(RunOutcome::Finished(Box::new(FinishedRun {
         faults: recording.conclude(&usage),
         usage,
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
@@ -340,7 +340,7 @@ impl RunSupervision<'_> {
     fn supervise(
         &mut self,
         watchers: &mut [ScheduledWatcher],
-        limits: &mut LaunchLimits,
+        limits: &mut LimitMonitor,
         samplers: &mut RunSamplers,
     ) -> WaitEnd {
         let running = self.running;

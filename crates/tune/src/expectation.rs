@@ -4,7 +4,7 @@
 use crate::world::{ProgramArm, TimedRun};
 use pagewise_model::look::LookFindings;
 use pagewise_model::plan::{FileKind, PipelineTool};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::usage::{ProgramUsage, typical};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::RemedyMechanism;
@@ -50,7 +50,7 @@ pub(crate) struct RunExpectation {
 }
 
 impl RunExpectation {
-    pub(crate) fn of(look: &LookFindings, prices: Option<&PagePrices>, guest: bool) -> Self {
+    pub(crate) fn of(look: &LookFindings, prices: Option<&SessionPrices>, guest: bool) -> Self {
         let runs = &look.runs;
         let minor_faults = typical(runs, |u| u.minor_faults).unwrap_or(0.0) as u64;
         let major_faults = typical(runs, |u| u.major_faults).unwrap_or(0.0) as u64;

@@ -3,7 +3,7 @@
 //! There is one [`session`] for a program that ends ([`session::run`]), a server that is started for each
 //! pair, and a process that already runs ([`service`]). It works on a [`world::ProgramWorld`] (or that of a
 //! service), which contains everything that reaches outside: running the program, reading the clock,
-//! informing the user. [`live::LiveWorld`] is the real world. Tests have simulated ones, so every path of a
+//! informing the user. [`live::RealWorld`] is the real world. Tests have simulated ones, so every path of a
 //! session runs without a program, a clock or a kernel. `pagewise ab` is the same engine with the user's
 //! commands ([`ab`]).
 #![forbid(unsafe_code)]

@@ -5,7 +5,7 @@ use crate::choose::LEAST_CEILING;
 use crate::output::CapturedOutput;
 use crate::request::{PLAIN, SessionRequest};
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, TimedRun};
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, TimedRun};
 use pagewise_model::look::{CpuSamples, LookFindings, TracedLook, UserSamples, WalkCounts};
 use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -64,8 +64,12 @@ pub(crate) fn time(
     enough: impl Fn(Nanos, Nanos) -> bool,
 ) -> Result<PlainRuns, SessionStop> {
     let before = world.now();
-    let timing =
-        RunTiming { fresh: Bytes(0), watch: RunWatch::Kernel, limits, ..RunTiming::default() };
+    let timing = RunTiming {
+        fresh: Bytes(0),
+        watch: RunObservation::Kernel,
+        limits,
+        ..RunTiming::default()
+    };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
     let FinishedRun { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
     let mut runs = vec![usage];
@@ -75,7 +79,7 @@ pub(crate) fn time(
         let before = world.now();
         let timing = RunTiming {
             fresh: conditioned(&runs),
-            watch: RunWatch::Nothing,
+            watch: RunObservation::Nothing,
             limits,
             ..RunTiming::default()
         };

@@ -11,7 +11,8 @@ use crate::request::SessionRequest;
 use crate::session::{self, TunableSubject};
 use crate::stop::SessionStop;
 use crate::world::{
-    ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, SessionEvent, SessionSurroundings,
+    ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent,
+    SessionSurroundings,
 };
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_judge::race::{BlockUnit, RaceEntrant};
@@ -19,7 +20,7 @@ use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::look::{LookFindings, TimedFaults, TracedLook};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{RemedyDose, RemedyReceipt};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::trial::{ArmVerdict, ComparedQuantity, VerdictWord};
 use pagewise_model::usage::ProgramUsage;
@@ -53,7 +54,7 @@ impl SessionSurroundings for ProgramSubject<WorldLab<'_>> {
         self.lab.world.machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         self.lab.world.prices()
     }
 
@@ -367,7 +368,8 @@ impl SessionLook<'_> {
             ));
         }
         let fresh = look::conditioned(&timed.runs);
-        let timing = RunTiming { fresh, watch: RunWatch::Nothing, limits, ..RunTiming::default() };
+        let timing =
+            RunTiming { fresh, watch: RunObservation::Nothing, limits, ..RunTiming::default() };
         let faults = if enough(timed.cost_ns, self.world.now()) {
             self.record(&timed.runs, &timing)?
         } else {

@@ -18,7 +18,7 @@ use crate::race::{ProgramSubject, RaceGoal};
 use crate::request::SessionRequest;
 use crate::session;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunTiming, RunWatch, SessionEvent};
+use crate::world::{ProgramArm, ProgramWorld, RunObservation, RunTiming, SessionEvent};
 use pagewise_judge::text::PageSizePair;
 use pagewise_model::Fact;
 use pagewise_model::body::RunBody;
@@ -112,7 +112,8 @@ impl TextTrialSubject<'_> {
             look::time(world, &arms.off, self.request.spec.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let fresh = look::conditioned(&timed.runs);
-        let timing = RunTiming { fresh, watch: RunWatch::Kernel, limits, ..RunTiming::default() };
+        let timing =
+            RunTiming { fresh, watch: RunObservation::Kernel, limits, ..RunTiming::default() };
         let faults = Fact::missing("not part of a trial of code on huge pages");
         let look::PlainRuns { runs, samples, user, walks: off_walks, cost_ns, .. } = timed;
         let look = LookFindings { runs, traced, samples, user, walks: off_walks.clone(), faults };

@@ -1,7 +1,7 @@
 //! A session's interface to the outside, and the arms it runs there.
 
 use crate::output::CapturedOutput;
-use crate::race::{RaceProgress, SessionClock, WeatherMark};
+use crate::race::{RaceProgress, SessionClock, SystemTotals};
 use crate::request::{PLAIN, SessionRequest};
 use crate::stop::SessionStop;
 use pagewise_model::look::{TimedFaults, TracedLook};
@@ -9,7 +9,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{ArmSettings, HugeFile, RemedyDose};
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::run::SavedRun;
 use pagewise_model::spec::OwnArm;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -78,7 +78,7 @@ pub struct RunLimits {
 
 /// What is observed during a timed run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RunWatch {
+pub enum RunObservation {
     /// Nothing.
     #[default]
     Nothing,
@@ -94,7 +94,7 @@ pub struct RunTiming {
     /// Memory to touch and free right before it, so that the host backs it.
     pub fresh: Bytes,
     /// What is observed meanwhile.
-    pub watch: RunWatch,
+    pub watch: RunObservation,
     /// The memory of its processes is sampled.
     pub memory: bool,
     /// The limits of the run.
@@ -148,7 +148,7 @@ pub trait SessionSurroundings: SessionClock {
     ///
     /// # Errors
     /// When they cannot be measured, or the user interrupts.
-    fn prices(&mut self) -> Result<PagePrices, SessionStop>;
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop>;
     /// Shows the user what happens.
     fn tell(&mut self, event: &SessionEvent<'_>);
 }
@@ -213,6 +213,6 @@ pub trait ProgramWorld: SessionSurroundings {
     ) -> Result<CapturedOutput, SessionStop>;
     /// How much of the text of each of these files is on huge pages in a program that starts now.
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow>;
-    /// Weather now.
-    fn weather(&mut self) -> WeatherMark;
+    /// The totals now.
+    fn system_totals(&mut self) -> SystemTotals;
 }

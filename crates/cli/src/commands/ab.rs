@@ -14,7 +14,7 @@ use pagewise_model::spec::OwnArm;
 use pagewise_model::trial::{ArmVerdict, VerdictWord};
 use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tune::ab::CommandComparison;
-use pagewise_tune::live::LiveWorld;
+use pagewise_tune::live::RealWorld;
 use pagewise_tune::race::RaceGoal;
 use pagewise_tune::request::unfit_name;
 use pagewise_tune::{SessionRequest, SessionStop};
@@ -75,7 +75,7 @@ pub(super) fn race(
     let comparison = CommandComparison { request, first_name: first_name.to_owned(), goal };
     let recording = helper::timing(&exe);
     let words = helper::words(HelperRole::Supervise);
-    let world = LiveWorld::start(request, &exe, &words, recording, stop, &mut listener);
+    let world = RealWorld::start(request, &exe, &words, recording, stop, &mut listener);
     let raced = match world {
         Ok(mut world) => comparison.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

@@ -5,13 +5,14 @@ use crate::args::ShowArgs;
 use crate::failure::CommandFailure;
 use crate::{browser, store, terminal};
 use pagewise_model::run::SavedRun;
+use pagewise_model::schema;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a saved run in the requested form, or writes or opens its page or one of its pictures.
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandFailure> {
     if args.schema {
-        terminal::print(&SavedRun::json_schema())?;
+        terminal::print(schema::PUBLISHED)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(file) = &args.picture {

@@ -10,7 +10,7 @@
 
 use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
-use pagewise_lanes::{DescriptorEnd, Uncached};
+use pagewise_lanes::{CopyEnd, Uncached};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::ffi::{OsStr, OsString};
@@ -110,7 +110,7 @@ impl<'a> PassThroughFile<'a> {
             };
             match read {
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if DescriptorEnd::can_wait(self.file) => {
+                Err(Errno::AGAIN) if CopyEnd::can_wait(self.file) => {
                     await_ready(self.file.as_fd(), PollFlags::IN);
                 }
                 done => return done,
@@ -129,7 +129,7 @@ impl<'a> PassThroughFile<'a> {
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(n) => bytes = &bytes[n..],
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if DescriptorEnd::can_wait(self.file) => {
+                Err(Errno::AGAIN) if CopyEnd::can_wait(self.file) => {
                     await_ready(self.file.as_fd(), PollFlags::OUT);
                 }
                 Err(errno) => return Err(errno),

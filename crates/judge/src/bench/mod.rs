@@ -1,4 +1,4 @@
-//! What the figures of each bench show. [`pipe`] judges `bench pipe`, [`code`] judges `bench text`.
+//! What the figures of each bench show. [`pipe`] judges `bench pipe`, [`text`] judges `bench text`.
 
 mod best;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{LookFindings, TracedLook, TracedProcess};
 use pagewise_model::machine::Machine;
 use pagewise_model::measured::Measured;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::{Bytes, PageSize};
 
 /// Minor faults by kind.
@@ -34,7 +34,7 @@ pub(super) struct MinorFaultSplit {
 pub(super) fn estimate(
     look: &LookFindings,
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     machine: &Machine,
 ) -> Vec<CostEstimate> {
     let huge_page = machine.huge_page_bytes.known().copied().unwrap_or(PageSize::PMD_2M);
@@ -71,7 +71,7 @@ pub(super) fn estimate(
 pub(super) fn split(
     traced: &TracedLook,
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     base_page: PageSize,
     huge_page: PageSize,
 ) -> MinorFaultSplit {
@@ -115,7 +115,7 @@ pub(super) fn split(
 
 fn anonymous(
     split: &MinorFaultSplit,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     pages_per_huge: f64,
     untraced: bool,
 ) -> Vec<CostEstimate> {

@@ -9,11 +9,11 @@ use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{LookFindings, TracedProcess};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 
 pub(super) fn estimate(
     look: &LookFindings,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     machine: &Machine,
 ) -> Option<CostEstimate> {
     let (traced, price) = (look.traced.known()?, prices.fork_page_ns.known()?.median);

@@ -23,7 +23,7 @@ mod typical;
 use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis, PageCost};
 use pagewise_model::look::LookFindings;
 use pagewise_model::machine::Machine;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::{Fact, Nanos};
 pub(crate) use recorded::recording_ns;
 use second_opinion::ActivitySamples;
@@ -47,7 +47,7 @@ impl CostEstimate {
 
 /// What page work costs the program that `look` saw, at `prices`, on `machine`.
 #[must_use]
-pub fn diagnose(look: &LookFindings, prices: &PagePrices, machine: &Machine) -> Diagnosis {
+pub fn diagnose(look: &LookFindings, prices: &SessionPrices, machine: &Machine) -> Diagnosis {
     let recording_ns = recording_ns(look);
     let Some(run) =
         TypicalRun::from_runs(&look.runs).map(|run| run.without_recording(recording_ns))
@@ -154,7 +154,7 @@ fn host_share(
     run: &TypicalRun,
     fault_ns: f64,
     other_ns: f64,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     machine: &Machine,
 ) -> Fact<f64> {
     if machine.hypervisor.is_none() {

@@ -19,7 +19,7 @@ use pagewise_model::Nanos;
 use pagewise_model::diagnosis::{CostBasis, CostKind};
 use pagewise_model::fault::FaultTally;
 use pagewise_model::look::{LookFindings, TimedFaults};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 
 /// The groups that the recorder can separate, and the priced kinds in each.
 const GROUPS: [(CostKind, &[CostKind]); 3] = [
@@ -39,7 +39,7 @@ pub(super) fn replace(
     priced: Vec<CostEstimate>,
     look: &LookFindings,
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
 ) -> (Vec<CostEstimate>, Option<String>) {
     let Some(timed) = look.faults.known() else { return (priced, None) };
     let recorded = RecordedFaultTimes::new(timed, run, prices, &priced);
@@ -79,7 +79,7 @@ impl<'a> RecordedFaultTimes<'a> {
     fn new(
         timed: &'a TimedFaults,
         run: &TypicalRun,
-        prices: &PagePrices,
+        prices: &SessionPrices,
         priced: &'a [CostEstimate],
     ) -> Self {
         let counted = run.minor_faults + run.major_faults;

@@ -12,7 +12,7 @@ use pagewise_model::Bytes;
 use pagewise_model::diagnosis::{CostBasis, CostKind};
 use pagewise_model::look::{LookFindings, MapChurn, PipeSeen};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::{PagePrices, TransferPoint};
+use pagewise_model::price::{SessionPrices, TransferPoint};
 
 /// Bytes of a KiB.
 const KIB: f64 = 1024.0;
@@ -20,7 +20,7 @@ const KIB: f64 = 1024.0;
 pub(super) fn estimate(
     look: &LookFindings,
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
 ) -> Vec<CostEstimate> {
     let traced = look.traced.known();
     let has_pipes = traced.is_some_and(|t| t.pipes.iter().any(is_inside));
@@ -70,7 +70,7 @@ fn is_inside(pipe: &PipeSeen) -> bool {
 
 fn map_unmap<'a>(
     churns: impl Iterator<Item = &'a MapChurn>,
-    prices: &PagePrices,
+    prices: &SessionPrices,
 ) -> Option<CostEstimate> {
     let calls: f64 = churns
         .map(|c| {
@@ -87,7 +87,7 @@ fn map_unmap<'a>(
 
 pub(super) fn wakeups(
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
     machine: &Machine,
 ) -> Option<CostEstimate> {
     let same = prices.wakeup_same_ns.median;

@@ -18,7 +18,7 @@ use super::typical::TypicalRun;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::{CostBasis, CostKind};
 use pagewise_model::look::{AccessPattern, FootprintGrowth, LookFindings, WalkCounts};
-use pagewise_model::price::{ChasePoint, PagePrices};
+use pagewise_model::price::{ChasePoint, SessionPrices};
 
 /// With fewer instructions, the access pattern of a program is unknown. It may then access any page.
 const FEWEST_STEPPED: u64 = 1000;
@@ -31,7 +31,7 @@ const BEYOND_REACH: f64 = 1.10;
 pub(super) fn estimate(
     look: &LookFindings,
     run: &TypicalRun,
-    prices: &PagePrices,
+    prices: &SessionPrices,
 ) -> Option<CostEstimate> {
     if let Some(walks) = look.walks.known() {
         return counted(walks, run);

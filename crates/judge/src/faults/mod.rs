@@ -1,6 +1,6 @@
 //! Page faults from the kernel's events: pairs, kinds, sums.
 //!
-//! An [`FaultAnalysis`] takes events in time order and keeps only their sums. Its memory grows with the number of
+//! A [`FaultAnalysis`] takes events in time order and keeps only their sums. Its memory grows with the number of
 //! faulting instructions, mapped files and touched 2 MiB regions. It grows with the number of faults only if
 //! the list of faults is wanted.
 //!
@@ -57,7 +57,7 @@ use pagewise_model::fault::{
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use phases::FaultPhases;
-use race::{BegunFault, FaultRaces};
+use race::{BegunFault, RacingFaults};
 use rustc_hash::{FxHashMap, FxHashSet};
 use savings::RemovableFaults;
 use sites::FaultSites;
@@ -84,7 +84,7 @@ pub struct FaultAnalysis {
     codes: FxHashMap<i32, FaultErrorCode>,
     /// Threads with a recorded beginning, if some beginnings may be missing.
     begun: FxHashSet<i32>,
-    races: FaultRaces,
+    races: RacingFaults,
     first: Option<Nanos>,
     total: FaultTally,
     latencies: LatencyHistogram,
@@ -128,7 +128,7 @@ impl FaultAnalysis {
             open: FxHashMap::default(),
             codes: FxHashMap::default(),
             begun: FxHashSet::default(),
-            races: FaultRaces::default(),
+            races: RacingFaults::default(),
             first: None,
             total: FaultTally::default(),
             latencies: LatencyHistogram::default(),

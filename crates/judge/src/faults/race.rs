@@ -51,7 +51,7 @@ pub(super) struct BegunFault {
 
 /// The faults that a coming one could race with, by page, each in the order of their beginnings.
 #[derive(Debug, Default)]
-pub(super) struct FaultRaces {
+pub(super) struct RacingFaults {
     pages: FxHashMap<Page, Vec<RecentFault>>,
     /// When one on a page ended, in the order of time.
     ended: VecDeque<(Nanos, Page)>,
@@ -63,7 +63,7 @@ struct RecentFault {
     ended: Option<Nanos>,
 }
 
-impl FaultRaces {
+impl RacingFaults {
     /// Records the beginning of a fault on `page`. Returns the thread it races with, the latest if there are
     /// several.
     pub(super) fn begin(&mut self, page: Page, look: BegunFault) -> Option<i32> {
@@ -169,14 +169,14 @@ mod tests {
         BegunFault { tid, at: Nanos(at), access, cause, is_reported: false }
     }
 
-    fn begin(races: &mut FaultRaces, page: Page, tid: i32, at: u64) -> Option<i32> {
+    fn begin(races: &mut RacingFaults, page: Page, tid: i32, at: u64) -> Option<i32> {
         races.begin(page, look(tid, at, Write, Absent))
     }
 
     #[test]
     fn faults_race_while_they_overlap_and_shortly_after() {
         let at = Nanos;
-        let mut races = FaultRaces::default();
+        let mut races = RacingFaults::default();
         assert_eq!(begin(&mut races, PAGE, 1, 100), None);
         assert_eq!(begin(&mut races, PAGE, 2, 200), Some(1));
         assert_eq!(begin(&mut races, (2, 7), 3, 200), None);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten() {
-        let mut races = FaultRaces::default();
+        let mut races = RacingFaults::default();
         for page in 0..1000 {
             begin(&mut races, (1, page), 1, page * 1000);
             races.end((1, page), 1, Nanos(page * 1000));
@@ -209,7 +209,7 @@ mod tests {
             events.extend([(*begun, false, number), (*ended, true, number)]);
         }
         events.sort_unstable();
-        let mut races = FaultRaces::default();
+        let mut races = RacingFaults::default();
         let mut causes = vec![None; faults.len()];
         for (at, is_end, number) in events {
             let (.., access, cause) = faults[number];
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_processors_own_word_stays() {
-        let mut races = FaultRaces::default();
+        let mut races = RacingFaults::default();
         races.begin(PAGE, look(1, 0, Write, Absent));
         races.begin(PAGE, BegunFault { is_reported: true, ..look(2, 5, Read, Protection) });
         assert_eq!(races.cause(PAGE, 2), Some(Protection));

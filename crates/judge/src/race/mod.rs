@@ -107,17 +107,17 @@ impl GainClaim {
         Self::GainAtLeast(RULED_OUT[4]),
     ];
 
-    fn limit(self) -> RatioLimit {
+    fn limit(self) -> RatioClaim {
         match self {
-            Self::GainAtMost(share) => RatioLimit { sign: -1.0, log_ratio: (-share).ln_1p() },
-            Self::GainAtLeast(share) => RatioLimit { sign: 1.0, log_ratio: (-share).ln_1p() },
+            Self::GainAtMost(share) => RatioClaim { sign: -1.0, log_ratio: (-share).ln_1p() },
+            Self::GainAtLeast(share) => RatioClaim { sign: 1.0, log_ratio: (-share).ln_1p() },
         }
     }
 }
 
 /// A claim about the logarithm of an arm's time ratio: at least this (`sign` -1) or at most this (1).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct RatioLimit {
+struct RatioClaim {
     sign: f64,
     log_ratio: f64,
 }
@@ -229,10 +229,10 @@ impl ArmRuns {
     }
 
     /// The limit for evidence that ignores bias: moved by as much as the bias may reach.
-    fn beyond_bias(&self, limit: RatioLimit) -> RatioLimit {
+    fn beyond_bias(&self, limit: RatioClaim) -> RatioClaim {
         const REACH: f64 = 2.0;
         let log_ratio = limit.log_ratio + limit.sign * REACH * self.totals.noise.bias;
-        RatioLimit { log_ratio, ..limit }
+        RatioClaim { log_ratio, ..limit }
     }
 
     fn add(&mut self, runs: ArmBlockRuns) {
@@ -252,7 +252,7 @@ impl ArmRuns {
     }
 
     /// Evidence against any limit, from the first block on.
-    fn against(&self, limit: RatioLimit) -> f64 {
+    fn against(&self, limit: RatioClaim) -> f64 {
         let mut before = ArmTotals::new(self.totals.noise);
         let mut log = 0.0;
         let beyond = self.beyond_bias(limit);
@@ -263,7 +263,7 @@ impl ArmRuns {
         self.evidence_with(limit, log)
     }
 
-    fn evidence_with(&self, limit: RatioLimit, log_randomised: f64) -> f64 {
+    fn evidence_with(&self, limit: RatioClaim, log_randomised: f64) -> f64 {
         NORMAL_SHARE * normal::evidence(&self.totals, limit)
             + (1.0 - NORMAL_SHARE) * log_randomised.exp()
     }
@@ -443,7 +443,7 @@ impl ArmRace {
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
 fn end(ran: &ArmRuns, side: f64) -> f64 {
     // A ratio on one side is ruled out by runs on the other side of it.
-    let is_out = |log_ratio: f64| ran.against(RatioLimit { sign: -side, log_ratio }) >= OUT;
+    let is_out = |log_ratio: f64| ran.against(RatioClaim { sign: -side, log_ratio }) >= OUT;
     let from = ran.totals.difference();
     let (mut inside, mut step) = (from, FIRST_STEP * ran.totals.standard_error());
     let mut outside = from + side * step;

@@ -6,14 +6,14 @@
 //! effect. So the evidence is capped at a multiple of the number of ways to assign the runs, which chance
 //! alone cannot exceed.
 
-use super::{ArmTotals, RatioLimit, USUAL_RUNS};
+use super::{ArmTotals, RatioClaim, USUAL_RUNS};
 
 /// If the limit is not 0: the weight of no effect at all, which is usually true.
 const NO_EFFECT: f64 = 0.5;
 /// The cap, as a multiple of the ways to deal the names.
 const CAP: f64 = 4.0;
 
-pub(super) fn evidence(totals: &ArmTotals, limit: RatioLimit) -> f64 {
+pub(super) fn evidence(totals: &ArmTotals, limit: RatioClaim) -> f64 {
     let beyond = limit.sign * (totals.difference() - limit.log_ratio);
     let squares = USUAL_RUNS * totals.noise.variance + totals.residual();
     let power = f64::midpoint(USUAL_RUNS + totals.freedom(), 1.0);
@@ -56,13 +56,13 @@ mod tests {
         let mut totals = ArmTotals::default();
         let runs = ArmBlockRuns { control: vec![0.0, 0.01], arm: vec![-0.3, -0.31] };
         totals.add(&runs);
-        let none = RatioLimit { sign: -1.0, log_ratio: 0.0 };
+        let none = RatioClaim { sign: -1.0, log_ratio: 0.0 };
         let one = evidence(&totals, none);
         assert!(one > 4.0 && one <= 24.0, "{one}");
         for _ in 0..7 {
             totals.add(&runs);
         }
         assert!(evidence(&totals, none) > 1000.0);
-        assert!(evidence(&totals, RatioLimit { sign: 1.0, ..none }) < 0.1);
+        assert!(evidence(&totals, RatioClaim { sign: 1.0, ..none }) < 0.1);
     }
 }

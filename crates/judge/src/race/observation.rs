@@ -159,7 +159,7 @@ impl RaceBlock {
 
 /// The runs of a block.
 fn runs(block: &trial::ExperimentBlock) -> impl Iterator<Item = ObservedRun<'_>> {
-    let host = |at: usize| block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
+    let host = |at: usize| block.system_load.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
     let run = move |(at, point)| ObservedRun { point, host_ns: host(at), at_once: block.at_once };
     block.points.iter().enumerate().map(run)
 }

@@ -8,7 +8,7 @@
 //! and noise. Before the first block the bets use that block's own scatter, which does not depend on the
 //! assignment.
 
-use super::{ArmBlockRuns, ArmTotals, RatioLimit};
+use super::{ArmBlockRuns, ArmTotals, RatioClaim};
 
 /// Bets of the first block, as multiples of one over the scatter.
 const FIRST_BETS: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
@@ -22,7 +22,7 @@ const HIGHEST_POWER: f64 = 60.0;
 const LEAST_SCATTER: f64 = 1e-5;
 
 /// The e-value of a block; `before` is what earlier blocks showed.
-pub(super) fn of_block(runs: &ArmBlockRuns, limit: RatioLimit, before: &ArmTotals) -> f64 {
+pub(super) fn of_block(runs: &ArmBlockRuns, limit: RatioClaim, before: &ArmTotals) -> f64 {
     let own = runs.arm.iter().map(|value| limit.sign * (value - limit.log_ratio));
     let values: Vec<f64> = own.chain(runs.control.iter().map(|value| limit.sign * value)).collect();
     let (mean, squares) = super::mean_and_squares(&values);
@@ -90,17 +90,17 @@ mod tests {
     #[test]
     fn a_block_never_shows_more_than_its_dealings_allow() {
         let runs = ArmBlockRuns { control: vec![0.0, 0.001], arm: vec![-1.0, -1.001] };
-        let none = RatioLimit { sign: -1.0, log_ratio: 0.0 };
+        let none = RatioClaim { sign: -1.0, log_ratio: 0.0 };
         let value = of_block(&runs, none, &ArmTotals::default());
         assert!(value > 2.0 && value <= 6.0, "{value}");
-        let turned = RatioLimit { sign: 1.0, ..none };
+        let turned = RatioClaim { sign: 1.0, ..none };
         assert!(of_block(&runs, turned, &ArmTotals::default()) < 1.0);
     }
 
     #[test]
     fn equal_times_show_nothing() {
         let runs = ArmBlockRuns { control: vec![0.5; 2], arm: vec![0.5; 2] };
-        let none = RatioLimit { sign: -1.0, log_ratio: 0.0 };
+        let none = RatioClaim { sign: -1.0, log_ratio: 0.0 };
         assert!((of_block(&runs, none, &ArmTotals::default()) - 1.0).abs() < 1e-12);
     }
 }

@@ -174,18 +174,22 @@ impl DescendantScanner {
         Self { root, parents: BTreeMap::new(), started: BTreeMap::new() }
     }
 
-    /// The current descendants, without the root.
+    /// The current descendants, without the root. After an error the next scan goes on from the last one.
     pub fn scan(&mut self) -> Result<Vec<i32>, SysError> {
-        let started = |pid: &i32| stat::read(*pid).ok().map(|stat| stat.start_ticks);
+        let alive = all()?;
         let mut inside = std::mem::take(&mut self.started);
-        let ended_or_reused: BTreeSet<i32> = inside
-            .extract_if(.., |pid, start| started(pid) != Some(*start))
-            .map(|(pid, _)| pid)
-            .collect();
+        let has_ended = |pid: &i32, start: &mut u64| {
+            stat::read(*pid).map_or_else(|error| error.is_gone(), |stat| stat.start_ticks != *start)
+        };
+        let ended_or_reused: BTreeSet<i32> =
+            inside.extract_if(.., has_ended).map(|(pid, _)| pid).collect();
         let mut parents = BTreeMap::new();
-        for pid in all()? {
-            let known = self.parents.get(&pid).filter(|_| !ended_or_reused.contains(&pid)).copied();
-            let parent = known.or_else(|| stat::read(pid).ok().map(|s| s.ppid));
+        for &pid in &alive {
+            let known = self.parents.get(&pid).filter(|parent| {
+                inside.contains_key(&pid)
+                    || !ended_or_reused.contains(&pid) && self.is_unchanged(**parent, &alive)
+            });
+            let parent = known.copied().or_else(|| stat::read(pid).ok().map(|s| s.ppid));
             parents.extend(parent.map(|parent| (pid, parent)));
         }
         // Last, because a parent may have ended during the scan.
@@ -196,11 +200,23 @@ impl DescendantScanner {
                 *parent = self.root;
             }
         }
+        let found = below(self.root, &parents);
+        for pid in &found {
+            let start = inside.get(pid).copied();
+            if let Some(start) = start.or_else(|| stat::read(*pid).ok().map(|s| s.start_ticks)) {
+                self.started.insert(*pid, start);
+            } else {
+                // It has ended meanwhile, and may leave its id to a stranger.
+                parents.remove(pid);
+            }
+        }
         self.parents = parents;
-        let found = below(self.root, &self.parents);
-        let start = |pid: &i32| Some((*pid, inside.get(pid).copied().or_else(|| started(pid))?));
-        self.started = found.iter().filter_map(start).collect();
         Ok(found)
+    }
+
+    /// False if the parent of a process outside may have ended since the last scan.
+    fn is_unchanged(&self, parent: i32, alive: &[i32]) -> bool {
+        parent == 0 || self.parents.contains_key(&parent) && alive.binary_search(&parent).is_ok()
     }
 }
 
@@ -242,6 +258,23 @@ mod tests {
                 assert!(found.contains(&pid) && !found.contains(&ended), "{found:?}");
             }
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn an_outsider_stays_outside_when_the_tree_reuses_the_id_of_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let outsider = stat::read(own_pid()).unwrap().ppid;
+        let mut scanner = DescendantScanner::new(own_pid());
+        scanner.scan().unwrap();
+        // Simulates a former parent of the outsider, whose id the child has now.
+        scanner.parents.insert(outsider, pid);
+        scanner.parents.remove(&pid);
+        scanner.started.clear();
+        let found = scanner.scan().unwrap();
+        assert!(found.contains(&pid) && !found.contains(&outsider), "{found:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }

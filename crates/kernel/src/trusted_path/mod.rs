@@ -77,7 +77,7 @@ impl From<PathError> for SysError {
 
 /// What a walk does if a name does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingName {
+pub enum MissingNamePolicy {
     Ends,
     /// Creates a directory for this account only.
     IsMade,
@@ -138,7 +138,7 @@ pub(crate) struct PathObject {
 ///
 /// # Errors
 /// Whatever could redirect it, and failed calls.
-pub fn walk(path: &Path, missing: MissingName) -> Result<Option<TrustedDir>, PathError> {
+pub fn walk(path: &Path, missing: MissingNamePolicy) -> Result<Option<TrustedDir>, PathError> {
     walk_by(PathTrust::Whole, path, missing)
 }
 
@@ -147,7 +147,10 @@ pub fn walk(path: &Path, missing: MissingName) -> Result<Option<TrustedDir>, Pat
 ///
 /// # Errors
 /// As [`walk`].
-pub fn walk_to_place(path: &Path, missing: MissingName) -> Result<Option<TrustedDir>, PathError> {
+pub fn walk_to_place(
+    path: &Path,
+    missing: MissingNamePolicy,
+) -> Result<Option<TrustedDir>, PathError> {
     let is_root = rustix::process::geteuid().is_root();
     walk_by(if is_root { PathTrust::Whole } else { PathTrust::Links }, path, missing)
 }
@@ -155,7 +158,7 @@ pub fn walk_to_place(path: &Path, missing: MissingName) -> Result<Option<Trusted
 fn walk_by(
     trust: PathTrust,
     path: &Path,
-    missing: MissingName,
+    missing: MissingNamePolicy,
 ) -> Result<Option<TrustedDir>, PathError> {
     match lead(root(trust)?, path, missing)? {
         PathEnd::Directory(found) => Ok(Some(found)),
@@ -178,7 +181,7 @@ pub(crate) fn lead_to_result(path: &Path) -> Result<PathEnd, PathError> {
         let fd = here.map_err(|error| SysError::new("open", ".", error))?;
         TrustedDir { fd, path: PathBuf::new(), trust: PathTrust::Links }
     };
-    lead(start, path, MissingName::Ends)
+    lead(start, path, MissingNamePolicy::Ends)
 }
 
 /// Why an account other than root could change or replace the file of this absolute path. `None` if no
@@ -187,13 +190,14 @@ pub(crate) fn lead_to_result(path: &Path) -> Result<PathEnd, PathError> {
 /// # Errors
 /// Failed calls.
 pub fn doubt(path: &Path) -> Result<Option<(PathBuf, PathDoubt)>, SysError> {
-    let checked = lead(root(PathTrust::Root)?, path, MissingName::Ends).and_then(|end| match end {
-        PathEnd::Other(found) => {
-            let path = found.above.path.join(&found.name);
-            TrustedDir { fd: found.file, path, trust: PathTrust::Root }.check()
-        }
-        PathEnd::Directory(_) | PathEnd::Nowhere { .. } => Ok(()),
-    });
+    let checked =
+        lead(root(PathTrust::Root)?, path, MissingNamePolicy::Ends).and_then(|end| match end {
+            PathEnd::Other(found) => {
+                let path = found.above.path.join(&found.name);
+                TrustedDir { fd: found.file, path, trust: PathTrust::Root }.check()
+            }
+            PathEnd::Directory(_) | PathEnd::Nowhere { .. } => Ok(()),
+        });
     match checked {
         Ok(()) => Ok(None),
         Err(PathError::Doubtful { at, why }) => Ok(Some((at, why))),
@@ -201,7 +205,7 @@ pub fn doubt(path: &Path) -> Result<Option<(PathBuf, PathDoubt)>, SysError> {
     }
 }
 
-fn lead(from: TrustedDir, path: &Path, missing: MissingName) -> Result<PathEnd, PathError> {
+fn lead(from: TrustedDir, path: &Path, missing: MissingNamePolicy) -> Result<PathEnd, PathError> {
     let mut at = from;
     at.check()?;
     let mut left = reversed(path);
@@ -249,12 +253,12 @@ impl TrustedDir {
     ///
     /// # Errors
     /// When a call fails.
-    pub fn look(&self, name: &OsStr, missing: MissingName) -> Result<Option<Stat>, SysError> {
+    pub fn look(&self, name: &OsStr, missing: MissingNamePolicy) -> Result<Option<Stat>, SysError> {
         let opened = self.open(name, missing)?;
         opened.map(|fd| rustix::fs::fstat(&fd).map_err(self.failed("fstat", name))).transpose()
     }
 
-    fn step(&self, name: &OsStr, missing: MissingName) -> Result<PathStep, PathError> {
+    fn step(&self, name: &OsStr, missing: MissingNamePolicy) -> Result<PathStep, PathError> {
         let Some(fd) = self.open(name, missing)? else { return Ok(PathStep::Nowhere) };
         let mut path = self.path.clone();
         if name == OsStr::new("..") {
@@ -304,7 +308,7 @@ impl TrustedDir {
     }
 
     /// Opens the entry with this name with `O_PATH`.
-    fn open(&self, name: &OsStr, missing: MissingName) -> Result<Option<OwnedFd>, SysError> {
+    fn open(&self, name: &OsStr, missing: MissingNamePolicy) -> Result<Option<OwnedFd>, SysError> {
         // As a directory first: only that triggers file systems that are mounted on first use.
         let open = || match rustix::fs::openat(&self.fd, name, DIRECTORY_ONLY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -313,9 +317,9 @@ impl TrustedDir {
             opened => opened,
         };
         let rights = match missing {
-            MissingName::Ends => None,
-            MissingName::IsMade => Some(Mode::RWXU),
-            MissingName::IsMadeOpen => Some(Mode::from_raw_mode(0o755)),
+            MissingNamePolicy::Ends => None,
+            MissingNamePolicy::IsMade => Some(Mode::RWXU),
+            MissingNamePolicy::IsMadeOpen => Some(Mode::from_raw_mode(0o755)),
         };
         let opened = match (open(), rights) {
             (Err(Errno::NOENT), None) => return Ok(None),

@@ -11,7 +11,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn walked(path: &Path) -> Result<Option<PathBuf>, PathError> {
-    walk(path, MissingName::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
+    walk(path, MissingNamePolicy::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
 }
 
 fn doubt(path: &Path) -> (PathBuf, PathDoubt) {
@@ -31,7 +31,7 @@ fn what_is_missing_is_made_only_where_that_is_asked_for() {
     let far = inner.join("a/./b/../c");
     assert_eq!(walked(&far).unwrap(), None);
     assert_eq!(inner.read_dir().unwrap().count(), 0);
-    let made = walk(&far, MissingName::IsMade).unwrap().unwrap();
+    let made = walk(&far, MissingNamePolicy::IsMade).unwrap().unwrap();
     assert_eq!(made.path(), inner.join("a/c"));
     assert_eq!(inner.join("a/c").metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(walked(&inner.join("a/c")).unwrap(), Some(inner.join("a/c")));

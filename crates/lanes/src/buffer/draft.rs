@@ -10,21 +10,21 @@ use super::region::{BufferPages, BufferRegion};
 use super::sealed::LooseMemfd;
 use rustix::io::Errno;
 
-/// Bytes that are still written, until [`FrozenDraft::freeze`].
+/// Bytes that are still written, until [`Draft::freeze`].
 ///
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::buffer::FrozenDraft;
+/// use pagewise_lanes::buffer::Draft;
 /// use std::io::Read;
-/// let mut draft = FrozenDraft::new(10)?;
+/// let mut draft = Draft::new(10)?;
 /// let mut source: &[u8] = b"0123456789 and more";
 /// source.read_exact(draft.as_mut_slice())?;
 /// assert_eq!(draft.freeze()?.as_bytes(), b"0123456789");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct FrozenDraft {
+pub struct Draft {
     memory: DraftMemory,
     len: usize,
 }
@@ -35,7 +35,7 @@ enum DraftMemory {
     Private(BufferRegion),
 }
 
-impl FrozenDraft {
+impl Draft {
     /// `len` zeroes, in a memfd if that is allowed.
     ///
     /// # Errors

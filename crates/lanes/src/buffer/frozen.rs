@@ -18,7 +18,7 @@
 //! faults of its pages, and with huge pages one more copy. Sending costs one slot of the pipe for each
 //! base page, and no copy.
 
-use super::draft::FrozenDraft;
+use super::draft::Draft;
 use super::proof;
 use super::region::BufferRegion;
 use super::sealed::SealedMemfd;
@@ -102,7 +102,7 @@ impl Frozen {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let mut draft = FrozenDraft::new(len)?;
+        let mut draft = Draft::new(len)?;
         fill(draft.as_mut_slice());
         draft.freeze()
     }
@@ -114,7 +114,7 @@ impl Frozen {
     ///
     /// ENOMEM.
     pub fn build_private(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let mut draft = FrozenDraft::private(len)?;
+        let mut draft = Draft::private(len)?;
         fill(draft.as_mut_slice());
         draft.freeze()
     }

@@ -31,7 +31,7 @@ mod sealed;
 mod send;
 mod still;
 
-pub use draft::FrozenDraft;
+pub use draft::Draft;
 pub use dropped::Dropped;
 pub use frozen::{Frozen, FrozenStore};
 pub use region::BufferPages;

@@ -2,7 +2,7 @@
 //! any moment (`read(2)`, `write(2)`, those of [`TransferCall`], `poll(2)`, `sync_file_range(2)`).
 
 use super::lending::LendingRegion;
-use crate::end::DescriptorEnd;
+use crate::end::CopyEnd;
 use crate::probe::cached;
 use rustix::event::PollFlags;
 use rustix::fs::StatFs;
@@ -77,9 +77,9 @@ pub(crate) trait CopyCalls {
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
-    /// Whether EAGAIN of a descriptor means that it is not ready, as in [`DescriptorEnd::can_wait`].
+    /// Whether EAGAIN of a descriptor means that it is not ready, as in [`CopyEnd::can_wait`].
     fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
-        DescriptorEnd::can_wait(fd)
+        CopyEnd::can_wait(fd)
     }
     /// `sync_file_range(2)`, as [`cached::write_out`].
     fn write_out(&self, file: BorrowedFd<'_>, part: Range<u64>, waits: bool) -> Result<(), Errno> {

@@ -7,7 +7,7 @@ use super::outlet::{CopyOutlet, is_given_once};
 use super::polling::SourcePolling;
 use super::route::CopyRoute;
 use super::{BUFFER, CopyError, CopyOutcome, CopySide, CopyStep, PIPE, grow};
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -89,7 +89,7 @@ pub(super) struct CopyEngine<'a, C, P> {
 impl<'a, C: CopyCalls, P: FnMut(CopyStep)> CopyEngine<'a, C, P> {
     /// A copy from a source that was looked at.
     pub(super) fn new(
-        (from, source): (BorrowedFd<'a>, DescriptorEnd),
+        (from, source): (BorrowedFd<'a>, CopyEnd),
         outlet: CopyOutlet<'a, C>,
         ways: &'static [CopyRoute],
         progress: P,

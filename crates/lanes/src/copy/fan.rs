@@ -14,7 +14,7 @@ use super::outlet::CopyOutlet;
 use super::polling::SourcePolling;
 use super::uncached::UncachedCalls;
 use super::{BUFFER, CopyError, CopySide, grow};
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -121,13 +121,13 @@ impl<'a> FanOut<'a> {
         calls: &impl CopyCalls,
         failed: impl FnMut(usize, CopyError) -> bool,
     ) -> Result<u64, CopyError> {
-        let source = DescriptorEnd::of(self.from).map_err(|errno| CopyError {
+        let source = CopyEnd::of(self.from).map_err(|errno| CopyError {
             side: CopySide::Source,
             call: "fstat",
             errno,
             moved: 0,
         })?;
-        let is_pipe = |to| DescriptorEnd::of(to).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
+        let is_pipe = |to| CopyEnd::of(to).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
         let outlets = self.to.iter().map(|&to| CopyOutlet {
             calls,
             to,

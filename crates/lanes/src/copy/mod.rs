@@ -34,7 +34,7 @@ mod route;
 mod trail;
 mod uncached;
 
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use calls::{CopyCalls, KernelCalls};
 use engine::CopyEngine;
 use outlet::CopyOutlet;
@@ -332,8 +332,8 @@ impl<'a> CopyJob<'a> {
         'a: 'c,
     {
         let reported = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
-        let from = DescriptorEnd::of(self.from).map_err(|e| reported(CopySide::Source, e))?;
-        let to = DescriptorEnd::of(self.to).map_err(|e| reported(CopySide::Sink, e))?;
+        let from = CopyEnd::of(self.from).map_err(|e| reported(CopySide::Source, e))?;
+        let to = CopyEnd::of(self.to).map_err(|e| reported(CopySide::Sink, e))?;
         if self.grows_source && from.kind == DescriptorKind::Pipe {
             grow(calls, self.from);
         }

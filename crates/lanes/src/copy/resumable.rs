@@ -85,7 +85,7 @@ impl ResumableCopy<'_> {
 }
 
 impl CopyError {
-    /// Whether a signal has interrupted a [`ResumableCopy`] copy.
+    /// Whether a signal has interrupted a [`ResumableCopy`].
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.errno == Errno::INTR

@@ -16,7 +16,7 @@
 //!
 //! Whether the kernel really allows a way is found by trying it.
 
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 
 /// One way to move bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,8 +47,8 @@ pub(super) struct CopyOptions {
 /// The ways to try, in order; the last is always [`CopyRoute::ReadWrite`]. Between files, `has_own_ranges` is
 /// called for the sink: if its file system copies ranges page by page, larger pieces are faster.
 pub(super) fn ways(
-    from: DescriptorEnd,
-    to: DescriptorEnd,
+    from: CopyEnd,
+    to: CopyEnd,
     wanted: CopyOptions,
     has_own_ranges: impl FnOnce() -> bool,
 ) -> &'static [CopyRoute] {
@@ -61,7 +61,7 @@ pub(super) fn ways(
     }
 }
 
-fn freely(from: DescriptorEnd, to: DescriptorEnd, live: bool) -> &'static [CopyRoute] {
+fn freely(from: CopyEnd, to: CopyEnd, live: bool) -> &'static [CopyRoute] {
     use DescriptorKind::{Device, Null, Pipe, Regular, Socket};
     if to.append {
         return &[CopyRoute::ReadWrite];
@@ -94,8 +94,8 @@ mod tests {
     const LIVE: CopyOptions = CopyOptions { live: true, sides: false };
     const SIDES: CopyOptions = CopyOptions { live: true, sides: true };
 
-    fn end(kind: DescriptorKind) -> DescriptorEnd {
-        DescriptorEnd { kind, append: false }
+    fn end(kind: DescriptorKind) -> CopyEnd {
+        CopyEnd { kind, append: false }
     }
 
     fn pairs() -> impl Iterator<Item = (DescriptorKind, DescriptorKind)> {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn appending_terminals_and_sockets_are_never_spliced() {
         for kind in KINDS {
-            let log = DescriptorEnd { kind: DescriptorKind::Regular, append: true };
+            let log = CopyEnd { kind: DescriptorKind::Regular, append: true };
             assert_eq!(ways(end(kind), log, LIVE, || true), [CopyRoute::ReadWrite]);
             for from in [DescriptorKind::Terminal, DescriptorKind::Socket] {
                 assert_eq!(ways(end(from), end(kind), LIVE, || true), [CopyRoute::ReadWrite]);

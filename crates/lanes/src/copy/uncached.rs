@@ -17,7 +17,7 @@
 use super::calls::{CopyCalls, KernelCalls, TransferCall};
 use super::trail::{CacheTrail, page_len, position};
 use super::{CopyError, CopySide};
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -99,10 +99,9 @@ struct UncachedEnd<'a, C> {
 impl<'a, C: CopyCalls> UncachedEnd<'a, C> {
     fn of(calls: &'a C, fd: BorrowedFd<'a>) -> Self {
         // Some regular files have no position (trace_pipe, files of FUSE): nothing can be found behind it.
-        let has_pages =
-            |end: &DescriptorEnd| end.kind == DescriptorKind::Regular && position(fd).is_ok();
-        let file = DescriptorEnd::of(fd).ok().filter(has_pages);
-        let by_flag = |end: DescriptorEnd| BypassMethod::ByFlag { is_appending: end.append };
+        let has_pages = |end: &CopyEnd| end.kind == DescriptorKind::Regular && position(fd).is_ok();
+        let file = CopyEnd::of(fd).ok().filter(has_pages);
+        let by_flag = |end: CopyEnd| BypassMethod::ByFlag { is_appending: end.append };
         Self { calls, fd, how: file.map_or(BypassMethod::AsAlways, by_flag), writes: false }
     }
 

@@ -46,7 +46,7 @@ mod waiter;
 mod writer;
 
 use crate::copy::PIPE;
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use attempt::NonblockingAccess;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -160,7 +160,7 @@ impl PipeOptions {
     }
 
     fn end(self, fd: OwnedFd, least: usize) -> io::Result<PipeBase> {
-        let end = DescriptorEnd::of(&fd)?;
+        let end = CopyEnd::of(&fd)?;
         let is_pipe = end.kind == DescriptorKind::Pipe;
         let capacity = if is_pipe { capacity::grow(&fd, least) } else { 0 };
         let attempt = if is_pipe { NonblockingAccess::Flag } else { NonblockingAccess::Never };
@@ -181,7 +181,7 @@ pub fn pair() -> io::Result<(Reader, Writer)> {
 #[derive(Debug)]
 struct PipeBase {
     fd: OwnedFd,
-    end: DescriptorEnd,
+    end: CopyEnd,
     capacity: usize,
     attempt: NonblockingAccess,
     waiter: PeerWaiter,

@@ -7,7 +7,7 @@
 use super::waiter::BlockingMode;
 use super::{NonblockingAccess, PipeBase, PipeOptions, PipeStop, WaitCounts, duplicate};
 use crate::copy::{BUFFER, CopyError, CopyOutcome, copy};
-use crate::end::{DescriptorEnd, DescriptorKind};
+use crate::end::{CopyEnd, DescriptorKind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::fs::File;
@@ -73,7 +73,7 @@ impl Reader {
 
     /// The descriptor it reads from.
     #[must_use]
-    pub fn end(&self) -> DescriptorEnd {
+    pub fn end(&self) -> CopyEnd {
         self.base.end
     }
 

@@ -7,7 +7,7 @@
 use super::waiter::{BlockingMode, PeerWaiter};
 use super::{NonblockingAccess, PipeBase, PipeOptions, PipeStop, WaitCounts, duplicate};
 use crate::buffer::SendWay;
-use crate::end::DescriptorEnd;
+use crate::end::CopyEnd;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ impl Writer {
 
     /// The descriptor it writes to.
     #[must_use]
-    pub fn end(&self) -> DescriptorEnd {
+    pub fn end(&self) -> CopyEnd {
         self.base.end
     }
 

@@ -18,7 +18,7 @@ use crate::bench::frame::{
 };
 use crate::error::PriceError;
 use crate::kernels::{touch, usage};
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use crate::sample::time_cpu;
 use pagewise_kernel::SysError;
 use pagewise_kernel::worker::ForkedWorker;
@@ -48,7 +48,7 @@ pub struct ForkBenchRequest {
 #[derive(Debug)]
 pub struct ForkPlan {
     forks: ForkBenchReport,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
 }
 
 impl ForkPlan {
@@ -57,7 +57,7 @@ impl ForkPlan {
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: ForkBenchRequest) -> Result<Self, PriceError> {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let cpu = frame::cpus()?[0];
         // The writes copy the touched memory, so it counts twice.
         let most = Bytes(frame::allowed_memory()?.bytes.0 / 2);
@@ -96,7 +96,7 @@ impl ForkPlan {
 }
 
 /// Every size on every kind of page, as far as whole pages of the kind fit.
-fn points(request: &ForkBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<ForkPoint> {
+fn points(request: &ForkBenchRequest, kinds: MachinePageSizes, most: Bytes) -> Vec<ForkPoint> {
     let fits = |kind: PageKind, size: Bytes| {
         kinds.resident(kind, size) == size && size >= Bytes(kinds.huge().bytes()) && size <= most
     };
@@ -123,7 +123,7 @@ pub fn run(plan: &ForkPlan, callbacks: BenchCallbacks<'_, ForkPoint>) -> ForkBen
 }
 
 /// Takes a sample on the calling thread, which should be pinned.
-fn take(point: &ForkPoint, kinds: PageKinds, turn: SampleTurn<'_>) -> Sampled<ForkSample> {
+fn take(point: &ForkPoint, kinds: MachinePageSizes, turn: SampleTurn<'_>) -> Sampled<ForkSample> {
     turn.stop.check()?;
     let mut region = kinds.map(point.pages, point.size_bytes)?;
     region.populate()?;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn taken(kind: PageKind, size: Bytes) -> Sampled<ForkSample> {
-        let (kinds, point) = (PageKinds::here(), ForkPoint::new(kind, size));
+        let (kinds, point) = (MachinePageSizes::here(), ForkPoint::new(kind, size));
         let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(&|| false) };
         std::thread::scope(|scope| scope.spawn(|| take(&point, kinds, turn)).join())
             .expect("no panic")
@@ -171,8 +171,8 @@ mod tests {
     fn each_base_page_is_copied_by_one_fault() {
         let size = Bytes::mib(8);
         let (sample, page) = taken(PageKind::Base, size).expect("memory");
-        let pages = size.pages(PageKinds::here().base());
-        assert_eq!(page, Fact::Known(PageKinds::here().base()));
+        let pages = size.pages(MachinePageSizes::here().base());
+        assert_eq!(page, Fact::Known(MachinePageSizes::here().base()));
         assert!((pages..pages + 8).contains(&sample.write_faults), "{sample:?}, {pages} pages");
         assert!(sample.fork_ns > 1000.0 && sample.writes_ns > 1000.0, "{sample:?}");
     }

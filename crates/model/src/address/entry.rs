@@ -6,7 +6,7 @@
 //! one frame to another, it counts as swapped.
 
 use super::VirtualAddress;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

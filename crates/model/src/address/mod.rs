@@ -18,8 +18,8 @@ pub use frame::FrameFlags;
 pub use mapping_flags::describe_mapping_flag;
 
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -8,7 +8,7 @@
 //! Only [`BenchClaim::judged`] makes claims, so no bench chooses the answer itself.
 
 use crate::measured::{Fact, Measured};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Fewest repeats that give a 95% interval.

@@ -2,14 +2,14 @@
 //! write of the parent afterwards, while the child still shares the pages.
 //!
 //! A [`ForkPoint`] is an amount of memory on one kind of page. A [`ForkSample`] is one fresh mapping, forked once.
-//! Times are nanoseconds of the parent's CPU time. The saved run around it (`run::Run`) holds machine and
+//! Times are nanoseconds of the parent's CPU time. The saved run around it (`run::SavedRun`) holds machine and
 //! version.
 
 use crate::bench::tlb::UnavailablePages;
 use crate::bench::{PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One fresh mapping, forked once.

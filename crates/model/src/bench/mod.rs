@@ -13,7 +13,7 @@ pub mod tlb;
 pub use claim::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure, LEAST_REPEATS};
 
 use crate::measured::Measured;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A kind of page that a bench can request.

@@ -2,14 +2,14 @@
 //! page size and by every way that asks the kernel for it.
 //!
 //! A [`PinPoint`] is one [`PinWay`] with pieces of one size on one kind of page. A [`PinSample`] is one fresh mapping.
-//! Times are nanoseconds of CPU time for each call. The saved run around it (`run::Run`) holds machine and
+//! Times are nanoseconds of CPU time for each call. The saved run around it (`run::SavedRun`) holds machine and
 //! version.
 
 use crate::bench::tlb;
 use crate::bench::{BenchClaim, PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to pin memory, or the same work without pinning.

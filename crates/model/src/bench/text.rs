@@ -3,13 +3,13 @@
 //!
 //! A [`TextBenchPoint`] is a number of elements of code at one distance on one [`PageKind`], executed in one
 //! [`JumpOrder`]. A [`TextBenchSample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. The saved
-//! run around it (`run::Run`) holds machine and version.
+//! run around it (`run::SavedRun`) holds machine and version.
 
 use crate::bench::tlb::{ClaimedTlb, RatioSteadiness, TlbKnee, UnavailablePages};
 use crate::bench::{BenchClaim, PageKind, RepeatSeries};
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The order in which a chain visits its elements, each once in a lap.

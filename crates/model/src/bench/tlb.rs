@@ -3,13 +3,13 @@
 //!
 //! A [`TlbPoint`] is a [`TlbPath`] through a number of elements on one [`PageKind`]. A [`TlbSample`] is one fresh
 //! mapping. Times are nanoseconds of CPU time for each load. [`MemoryBandwidth`] is measured in the same minutes.
-//! The saved run around it (`run::Run`) holds machine and version.
+//! The saved run around it (`run::SavedRun`) holds machine and version.
 
 pub use crate::bench::PageKind;
 use crate::bench::{BenchClaim, RepeatSeries};
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The order in which a list visits its elements.

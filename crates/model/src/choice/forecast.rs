@@ -5,8 +5,8 @@ use super::{
 };
 use crate::bench::file::ReadWay;
 use crate::cache::FolioClass;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The parts of a time, in nanoseconds.

@@ -23,8 +23,8 @@ use crate::bench::file::{CacheResidency, FileBenchReport, FileCell, ReadWay};
 use crate::bench::tlb::AccessOrder;
 use crate::cache::FolioClass;
 use crate::machine::Machine;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Raised when the content of a calibration or the meaning of its terms changes.

@@ -3,8 +3,8 @@
 use super::residency;
 use crate::bench::file::CacheResidency;
 use crate::cache::{CacheSlot, CacheState, FolioClass};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Folios of at least this many base pages count as pieces. Copying tools leave such folios.

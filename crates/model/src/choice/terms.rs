@@ -2,8 +2,8 @@
 
 use super::ReadDemand;
 use crate::bench::tlb::AccessOrder;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A file of this size stays in the caches near a core from one pass to the next.

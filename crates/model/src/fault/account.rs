@@ -5,9 +5,9 @@
 
 use super::AttachedProcess;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
 use crate::usage::ProgramUsage;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Faults that the kernel had counted for a process when it had just executed its program.

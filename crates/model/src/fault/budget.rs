@@ -1,7 +1,7 @@
 //! Limits on faults that a build can enforce.
 
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Limits on faults. An absent limit allows everything.

@@ -1,7 +1,7 @@
 //! The callers of the function that touched a page.
 
 use super::{FaultTally, FunctionTally, GroupTally};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The user stacks to record.

@@ -2,8 +2,8 @@
 //! faults.
 
 use super::{FunctionTally, GroupTally};
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a program's life after its exec.

@@ -3,8 +3,8 @@
 //! Times are from the monotonic clock. A fault gives two events of one thread, its beginning and its end. A
 //! thread has at most one fault under way.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// User registers that distinguish the operands of instructions with two of them; 0 if not recorded.

@@ -1,8 +1,8 @@
 //! The code that first touched the memory that a program holds.
 
 use super::FaultSite;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Adjacent resident pages of one process.

@@ -32,8 +32,8 @@ pub use wanted::{FaultRecordingOptions, RecordingScope};
 pub use working_set::{WORKING_SET_SCHEMA, WorkingSet, WorkingSetFile, WorkingSetRange};
 
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The access of the program to the page.

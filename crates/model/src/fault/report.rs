@@ -6,9 +6,9 @@ use super::{
 };
 use crate::diagnosis::CostKind;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
 use crate::usage::ProgramUsage;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The way of recording.

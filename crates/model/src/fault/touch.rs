@@ -1,8 +1,8 @@
 //! Recordings in which each first touch of a page is a separate fault, pages of files that are mapped along
 //! with others, and the touches of a recording with pages of another size.
 
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How fault-around was turned off, so that no page of a file is mapped along with another.

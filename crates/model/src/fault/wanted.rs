@@ -1,7 +1,7 @@
 //! What a recording of page faults should hold, and what it holds.
 
 use super::StackRecording;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to record.

@@ -1,8 +1,8 @@
 //! The working set of a start: the parts of files that a program touches. It is saved once and read ahead
 //! before later starts.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved format. Readers refuse newer ones.

@@ -15,8 +15,8 @@ pub use seen::{
 use crate::address::VirtualAddress;
 use crate::fault::MemorySites;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the content of CPython's own pools.

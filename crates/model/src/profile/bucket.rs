@@ -2,8 +2,8 @@
 
 use super::sample::{FollowedProcess, SamplingClock};
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! Samples of the CPU clock, with the stacks of kernel and program.
 
 use crate::look::{CpuSamples, KernelStack};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;

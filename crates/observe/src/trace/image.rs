@@ -4,7 +4,7 @@
 //! or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per mapping and more for large ones.
 
 use super::files;
-use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::privilege::FilePrivileges;
 use pagewise_kernel::proc::{self, fd, io, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, TracedProcess};
 use pagewise_model::{Bytes, Nanos};
@@ -196,7 +196,7 @@ pub(super) fn count_descriptors(pid: i32, kinds: &mut BTreeMap<String, u64>) {
 pub(super) fn rights_of_its_own(pid: i32) -> Option<String> {
     let link = format!("/proc/{pid}/exe");
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let rights = FileRights::of(Path::new(&link)).ok()?;
+    let rights = FilePrivileges::of(Path::new(&link)).ok()?;
     let path = || std::fs::read_link(&link).map(|p| p.to_string_lossy().into_owned());
     rights.exceed(user.as_raw(), group.as_raw()).then(|| path().unwrap_or(link.clone()))
 }

@@ -14,7 +14,7 @@ use crate::receipt::{ReceiptConditions, TestedStart, all_of, environment_alone};
 use crate::registry::{RemedyError, derived};
 use pagewise_kernel::SysError;
 use pagewise_kernel::machine::machine;
-use pagewise_kernel::trusted_path::{MissingName, PathDoubt, PathError};
+use pagewise_kernel::trusted_path::{MissingNamePolicy, PathDoubt, PathError};
 use pagewise_model::applied::FileChange;
 use pagewise_model::name::{in_comment, is_label, yaml_string};
 use pagewise_model::plan::{self, RemedyDose};
@@ -219,7 +219,7 @@ impl AppliedArm<'_> {
             )
         })?;
         // Before anything in that directory is read.
-        record::place_of(&absolute, MissingName::Ends)?;
+        record::place_of(&absolute, MissingNamePolicy::Ends)?;
         Ok(FileChange {
             run: self.run.id.clone(),
             arm: self.arm.to_owned(),

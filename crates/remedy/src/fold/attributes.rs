@@ -8,7 +8,7 @@ use super::FoldError;
 use pagewise_kernel::SysError;
 use pagewise_kernel::attributes::{self, ExtendedAttribute};
 use pagewise_kernel::cached_file::PageCacheFile;
-use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::privilege::FilePrivileges;
 use std::fs::{File, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
@@ -27,7 +27,7 @@ pub(super) struct KeptAttributes {
 /// Those of a file, or why it may not be copied.
 pub(super) fn kept(file: &PageCacheFile) -> Result<KeptAttributes, FoldError> {
     let name = file.path().display().to_string();
-    let rights = FileRights::of_open(file.file(), &name)?;
+    let rights = FilePrivileges::of_open(file.file(), &name)?;
     if rights.user.is_some() || rights.group.is_some() {
         let mark = rights.mark().unwrap_or("gains rights");
         let why =

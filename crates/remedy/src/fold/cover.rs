@@ -18,7 +18,7 @@ use crate::code::CodePlacement;
 use crate::warmth::{self, TEXT_HUGE};
 use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::mount_namespace::MountNamespace;
-use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::privilege::FilePrivileges;
 use pagewise_kernel::{limits, page_size};
 use pagewise_model::Bytes;
 use pagewise_model::plan::{FileKind, HugeFile};
@@ -116,7 +116,7 @@ fn foldable(file: &HugeFile) -> Option<PageCacheFile> {
 /// Refuses a program that gains rights from its file: it would not get them from a copy.
 fn refuse_rights(original: &PageCacheFile) -> Result<(), FoldError> {
     let name = original.path().display().to_string();
-    match FileRights::of_open(original.file(), &name)?.mark() {
+    match FilePrivileges::of_open(original.file(), &name)?.mark() {
         None => Ok(()),
         Some(mark) => {
             let why = format!("{name} {mark}, and would lose those rights under a mounted copy");

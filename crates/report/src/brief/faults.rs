@@ -1,6 +1,7 @@
 //! Recorded faults on one screen: what was touched, what touched it, and what remedies could save.
 
 use super::{Brief, BriefKind, MOST_ROWS, beside, rows_of, tune_line};
+use crate::escape::{escape_for, shorten};
 use crate::faults::{
     caller_rows, doubts, function_rows, last_part, place_name, share, site_brief, timed_wall,
     touched,
@@ -8,7 +9,6 @@ use crate::faults::{
 use crate::number::{at_most, count, counted, percent};
 use crate::style::TerminalStyle;
 use crate::table::{ReportTable, TableCell};
-use crate::text::{escape_for, shorten};
 use pagewise_model::Nanos;
 use pagewise_model::body::RunBody;
 use pagewise_model::fault::{FaultPlace, FaultReport, FaultSaving, FaultTally};

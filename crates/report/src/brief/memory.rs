@@ -1,6 +1,7 @@
 //! An account of memory on one screen: its kinds, its first touches, and what remedies could give back.
 
 use super::{Brief, BriefKind, MOST_ROWS, beside, rows_of};
+use crate::escape::{escape_for, shorten};
 use crate::faults::site_line;
 use crate::memory_account::{by_kind, doubts, names, others, share, watched_text, whole};
 use crate::number::{at_most, percent};
@@ -8,7 +9,6 @@ use crate::paragraph::Paragraph;
 use crate::shell::command_line;
 use crate::style::{TerminalStyle, TextTone};
 use crate::table::{ReportTable, TableCell};
-use crate::text::{escape_for, shorten};
 use pagewise_model::Bytes;
 use pagewise_model::fault::MemorySites;
 use pagewise_model::memory_account::MemoryAccount;

@@ -10,6 +10,7 @@ mod memory;
 mod profile;
 mod session;
 
+use crate::escape::{cut_end, escape_for, shorten};
 use crate::headline::headline_section;
 use crate::number::{counted, percent};
 use crate::page::ReportDocument;
@@ -17,7 +18,6 @@ use crate::paragraph::{Paragraph, line};
 use crate::shell::{command_line, quote, start_line};
 use crate::style::{TerminalStyle, TextTone};
 use crate::table::{ColumnAlignment, ReportTable};
-use crate::text::{cut_end, escape_for, shorten};
 use pagewise_model::diagnosis::{CostBasis, CostKind, PageCost};
 use pagewise_model::run::{RunKind, SavedRun};
 

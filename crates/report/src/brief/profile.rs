@@ -4,12 +4,12 @@
 //! One figure for each cost: that of the samples, if there are any. Counts and prices are in the whole report.
 
 use super::{Brief, BriefKind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
+use crate::escape::{escape_for, shorten};
 use crate::number::{count, percent};
 use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
 use crate::style::TerminalStyle;
 use crate::symbol;
 use crate::table::{ReportTable, TableCell};
-use crate::text::{escape_for, shorten};
 use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::{CostKind, PageCost};
 use pagewise_model::profile::{

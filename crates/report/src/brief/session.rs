@@ -1,12 +1,12 @@
 //! A session on one screen: the reasons, what was tried, how to keep a gain, and how the runs went.
 
 use super::{Brief, BriefKind, MOST_ROWS, beside, cost_rows, rest_line};
+use crate::escape::{cut_end, escape_for};
 use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
 use crate::number::{counted, percent};
 use crate::service;
 use crate::style::TerminalStyle;
 use crate::table::ReportTable;
-use crate::text::{cut_end, escape_for};
 use crate::text_trial;
 use pagewise_model::body::RunBody;
 use pagewise_model::measured::mean;
@@ -220,7 +220,8 @@ fn disturbed(run: &SavedRun, experiment: &Experiment) -> Option<String> {
         return None;
     }
     let in_turn = experiment.blocks.iter().filter(|block| !block.at_once);
-    let shares: Vec<f64> = in_turn.filter_map(|block| block.weather.cpu_pressure_share).collect();
+    let shares: Vec<f64> =
+        in_turn.filter_map(|block| block.system_load.cpu_pressure_share).collect();
     let share = mean(&shares);
     let is_time = experiment.design.quantity == ComparedQuantity::Time;
     let other = if is_time { " (--goal cpu is disturbed less)" } else { "" };

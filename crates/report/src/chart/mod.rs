@@ -11,7 +11,6 @@ mod stack;
 
 pub(super) use bars::{BarChart, BarGroup, BarMark, BarRow, RepeatRange};
 pub use canvas::SvgPicture;
-pub(super) use canvas::{escape_markup, prose_markup, unescape_markup};
 pub(super) use flame::FlameNode;
 pub(super) use heat::{HeatMap, HeatPanel};
 pub(super) use lines::{LineChart, LinePanel, LineSeries, SizeMark, SizeScale};

@@ -6,10 +6,10 @@
 use super::firefox::FirefoxFaults;
 use super::list::{FaultLineFormat, FaultList};
 use super::pages::TouchedMappings;
+use crate::escape::escape;
 use crate::faults::{callers, function_name, last_part, place_name, site_name};
 use crate::profile_export::from_tables;
 use crate::profile_export::tables::{OF_FAULTS, ProfileFrame, ProfileTables};
-use crate::text::escape;
 use pagewise_model::fault::{FaultNames, FaultSite, PageFault};
 use pagewise_model::run::SavedRun;
 use serde_json::json;

@@ -7,7 +7,7 @@
 //! which other tools read. Lines are never cut or wrapped.
 
 use super::{callers, site_line, source_line};
-use crate::text::escape;
+use crate::escape::escape;
 use pagewise_model::Fact;
 use pagewise_model::fault::{
     AccessKind, FaultLabel, FaultNames, FaultOutcome, FaultPlace, FaultSite, MappingKind, PageFault,

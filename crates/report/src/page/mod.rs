@@ -6,12 +6,13 @@
 
 mod block;
 
-use crate::chart::{SvgPicture, escape_markup, prose_markup, unescape_markup};
+use crate::chart::SvgPicture;
+use crate::escape::{cells, escape, escape_for, is_hostile, shorten};
+use crate::markup::{escape_markup, prose_markup, unescape_markup};
 use crate::number::{count, date};
 use crate::paragraph::{Paragraph, hang, line};
 use crate::style::{TerminalStyle, TextTone};
 use crate::table::ReportTable;
-use crate::text::{cells, escape, escape_for, is_hostile, shorten};
 use block::{DocumentBlock, FittedPart};
 use pagewise_model::run::SavedRun;
 use std::rc::Rc;

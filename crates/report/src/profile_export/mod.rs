@@ -10,7 +10,7 @@ mod pprof;
 mod protobuf;
 pub(crate) mod tables;
 
-use crate::text::escape;
+use crate::escape::escape;
 use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::run::SavedRun;
 use protobuf::ProtobufMessage;

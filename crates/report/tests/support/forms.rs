@@ -5,7 +5,7 @@ use super::{
     check, without_own_script,
 };
 use pagewise_model::run::SavedRun;
-use pagewise_report::text::cells;
+use pagewise_report::escape::cells;
 use pagewise_report::{headline, html, render_whole};
 
 /// The forms of one kind of bench, and the run that holds their data.

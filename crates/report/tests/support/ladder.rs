@@ -4,8 +4,8 @@ use super::bench_of;
 use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipeEndUsage, PipeJudgement, PipePoint, PipeRatio, PipeRung,
     PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart,
-    PipeYardsticks, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep, RungWait,
-    RungWriter, SpeedVerdict,
+    PipeYardsticks, PointSpeed, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep,
+    RungWait, RungWriter,
 };
 use pagewise_model::bench::{BenchClaim, ClaimEvidence};
 use pagewise_model::body::{BenchReport, RunBody};
@@ -154,7 +154,7 @@ fn judgement() -> PipeJudgement {
         comparison: PipeRatio {
             ratio: 60.0,
             interval: Fact::Known((55.0, 64.0)),
-            pace: SpeedVerdict::Faster,
+            pace: PointSpeed::Faster,
         },
         change_per_gib_ns: 33e6 - 2e9,
         parts: vec![

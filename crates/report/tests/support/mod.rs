@@ -39,7 +39,7 @@ use pagewise_model::trial::{
 use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::TerminalStyle;
-use pagewise_report::text::is_hostile;
+use pagewise_report::escape::is_hostile;
 
 pub(crate) const PLAIN: TerminalStyle = TerminalStyle { colour: false, width: 80, unicode: true };
 
@@ -314,7 +314,7 @@ pub(crate) fn block(dropped: Option<&str>) -> ExperimentBlock {
     ExperimentBlock {
         at_once: false,
         points: vec![point("plain", 1000), point("plain", 1010), point("heap-huge", 520)],
-        weather: SystemLoad::default(),
+        system_load: SystemLoad::default(),
         dropped: dropped.map(Into::into),
     }
 }

@@ -6,7 +6,7 @@ use super::traced::{self, TraceFunctions};
 use super::{SupervisorRequest, SupervisorResponse};
 use crate::descendants::{self, ExceptedChildren};
 use crate::launch_error::{counted, named};
-use crate::run::{self, LaunchOutcome};
+use crate::run::{self, RunOutcome};
 use crate::watcher::MakeWatcher;
 use pagewise_kernel::SysError;
 use pagewise_kernel::helper;
@@ -50,9 +50,9 @@ fn talk(line: &Line, make: MakeWatcher<'_>, looks: TraceFunctions<'_>) -> io::Re
             matches!(request, SupervisorRequest::Traced { .. } | SupervisorRequest::Account(_));
         let response = match request {
             SupervisorRequest::Run(launch) => match run::run(&launch, make, Some(line.as_fd())) {
-                Ok(LaunchOutcome::Finished(finished)) => SupervisorResponse::Finished(finished),
+                Ok(RunOutcome::Finished(finished)) => SupervisorResponse::Finished(finished),
                 // The next message, or the end of the stream, says why it was stopped.
-                Ok(LaunchOutcome::Stopped) => SupervisorResponse::Stopped,
+                Ok(RunOutcome::Stopped) => SupervisorResponse::Stopped,
                 Err(error) => SupervisorResponse::Failed(error),
             },
             SupervisorRequest::Traced { launch, scratch } => {

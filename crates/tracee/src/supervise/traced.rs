@@ -8,7 +8,7 @@
 use super::{AccountedRun, SuperviseError, SupervisorResponse};
 use crate::descendants::{self, ExceptedChildren};
 use crate::launch::ProgramLaunch;
-use crate::limits::{BrokenLimit, LaunchLimits};
+use crate::limits::{BrokenLimit, LimitMonitor};
 use crate::tree::ProcessTree;
 use crate::wait;
 use pagewise_model::look::{SideEffect, TracedLook, sentence};
@@ -100,7 +100,7 @@ fn attended<T>(
     // This function keeps the time limit, so that the tracer may sleep between two stops.
     let untimed = ProgramLaunch { timeout_ns: None, ..launch.clone() };
     let (result, why) = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| listen(socket, &done, LaunchLimits::of(launch)));
+        let listener = scope.spawn(|| listen(socket, &done, LimitMonitor::of(launch)));
         let result = work(&untimed);
         drop(tell);
         (result, listener.join().unwrap_or(None))
@@ -130,7 +130,7 @@ enum KillReason {
 }
 
 /// Waits until tracing is done; kills the tree once `socket` is readable or a limit is broken.
-fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: LaunchLimits) -> Option<KillReason> {
+fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: LimitMonitor) -> Option<KillReason> {
     let start = Instant::now();
     let mut tree = ProcessTree::new(0, []);
     let why = loop {

@@ -9,7 +9,7 @@ use pagewise_tracee::launch::{OutputSink, ProgramLaunch};
 use pagewise_tracee::passthrough::{self, PeakRun};
 use pagewise_tracee::pipes::{self, PipeLedger};
 use pagewise_tracee::recorder::RecordError;
-use pagewise_tracee::run::{self, LaunchOutcome};
+use pagewise_tracee::run::{self, RunOutcome};
 use pagewise_tracee::supervise::{
     self, AccountedRun, RunSupervisor, SuperviseError, TraceFunctions,
 };
@@ -85,8 +85,8 @@ fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, Super
     // A tracer enforces no memory limit. It would enforce a time limit if it were given one.
     let launch = ProgramLaunch { memory_limit_bytes: None, ..launch.clone() };
     let ended = match run::run(&launch, &make, None)? {
-        LaunchOutcome::Finished(finished) => finished.usage.ended,
-        LaunchOutcome::Stopped => return Err(SuperviseError::Interrupted),
+        RunOutcome::Finished(finished) => finished.usage.ended,
+        RunOutcome::Stopped => return Err(SuperviseError::Interrupted),
     };
     let huge = launch.argv.iter().any(|word| word == "tell-too-much");
     let kinds = huge.then(|| ("x".repeat(65 << 20), 1)).into_iter();

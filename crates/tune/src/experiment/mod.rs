@@ -12,12 +12,12 @@ use crate::expectation::{RunExpectation, WorkRange};
 use crate::look;
 use crate::output::{BaselineError, CapturedOutput, OutputPolicy};
 use crate::race::{
-    ProgramSubject, RaceArms, RaceLab, RaceProgress, RunFailure, SessionClock, WeatherMark,
+    ProgramSubject, RaceArms, RaceLab, RaceProgress, RunFailure, SessionClock, SystemTotals,
 };
 use crate::request::SessionRequest;
 use crate::stop::SessionStop;
 use crate::world::{
-    ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, SessionEvent, TimedRun,
+    ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent, TimedRun,
 };
 use pagewise_judge::race::RaceEntrant;
 use pagewise_kernel::{affinity, limits};
@@ -157,7 +157,8 @@ impl<'a> WorldLab<'a> {
     fn timed(&mut self, arm: &ProgramArm) -> Result<TimedRun, RunFailure> {
         let fresh = look::conditioned(&self.known.runs);
         let memory = self.request.spec.quantity == ComparedQuantity::Memory;
-        let timing = RunTiming { fresh, watch: RunWatch::Speeds, memory, limits: self.limits(arm) };
+        let timing =
+            RunTiming { fresh, watch: RunObservation::Speeds, memory, limits: self.limits(arm) };
         self.world.timed(arm, &timing).map_err(|stop| match stop {
             SessionStop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),
@@ -317,8 +318,8 @@ impl RaceLab for WorldLab<'_> {
         self.width.as_ref().map_or(1, |width| width.blocks as usize)
     }
 
-    fn weather(&mut self) -> WeatherMark {
-        self.world.weather()
+    fn system_totals(&mut self) -> SystemTotals {
+        self.world.system_totals()
     }
 
     fn progress(&mut self, progress: &RaceProgress<'_>) {

@@ -1,7 +1,7 @@
 //! Runs at once: each below a separate supervising process, those of one block on one CPU.
 
 use super::runs::ProgramRunner;
-use super::{LiveWorld, raised, stopped, within_limits};
+use super::{RealWorld, raised, stopped, within_limits};
 use crate::output::CapturedOutput;
 use crate::stop::SessionStop;
 use crate::world::{ProgramArm, RunLimits, TimedRun};
@@ -30,7 +30,7 @@ impl SupervisorLauncher {
     }
 }
 
-impl LiveWorld<'_> {
+impl RealWorld<'_> {
     /// What [`ProgramWorld::timed_at_once`] does.
     pub(super) fn run_side_by_side(
         &mut self,

@@ -1,5 +1,5 @@
 //! The real world of a session: programs run below the supervising process, prices come from
-//! `measure`, weather from /proc.
+//! `measure`, the load of the machine from /proc.
 
 mod at_once;
 mod runs;
@@ -9,14 +9,14 @@ use crate::faults;
 use crate::files::{self, FileSnapshot};
 use crate::folios::NaturalFolios;
 use crate::output::CapturedOutput;
-use crate::race::{SessionClock, WeatherMark};
+use crate::race::{SessionClock, SystemTotals};
 use crate::request::SessionRequest;
 use crate::scratch::ScratchDir;
 use crate::service::{AROUND, run_shell};
 use crate::stop::SessionStop;
 use crate::world::{
-    ProgramArm, ProgramWorld, RunLimits, RunTiming, RunWatch, SessionEvent, SessionSurroundings,
-    TimedRun,
+    ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent,
+    SessionSurroundings, TimedRun,
 };
 use at_once::SupervisorLauncher;
 use pagewise_kernel::keep::CacheKeeper;
@@ -28,7 +28,7 @@ use pagewise_model::machine::{Machine, SmallFolios};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::spec::StdoutTarget;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::folio_switches::{self, FolioSwitches};
@@ -57,7 +57,7 @@ const TRACED_LEAST: Nanos = Nanos::secs(600);
 pub type Listener<'a> = &'a mut dyn FnMut(&SessionEvent<'_>);
 
 /// The real world.
-pub struct LiveWorld<'a> {
+pub struct RealWorld<'a> {
     request: &'a SessionRequest,
     runs: Box<dyn ProgramRunner>,
     /// Supervisors for runs at once, started on demand as `helper` says.
@@ -76,13 +76,13 @@ pub struct LiveWorld<'a> {
     listener: Listener<'a>,
 }
 
-impl std::fmt::Debug for LiveWorld<'_> {
+impl std::fmt::Debug for RealWorld<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveWorld").field("scratch", &self.scratch).finish_non_exhaustive()
+        f.debug_struct("RealWorld").field("scratch", &self.scratch).finish_non_exhaustive()
     }
 }
 
-impl<'a> LiveWorld<'a> {
+impl<'a> RealWorld<'a> {
     /// Starts the supervising process (`exe args... FD`) and makes the scratch directory; `recording`
     /// times faults.
     ///
@@ -154,12 +154,12 @@ impl<'a> LiveWorld<'a> {
 
     /// What samples the speed of CPUs and memory, where `watch` asks for it. Starting it takes time and
     /// memory: do so before memory is conditioned.
-    fn speeds(&self, watch: RunWatch) -> Option<Rc<SpeedSamplers>> {
+    fn speeds(&self, watch: RunObservation) -> Option<Rc<SpeedSamplers>> {
         let start = || {
             let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
             SpeedSamplers::start(room).ok().map(Rc::new)
         };
-        (watch == RunWatch::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
+        (watch == RunObservation::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
     }
 
     /// A bounded run, with the speed of CPUs and memory sampled beside it.
@@ -340,7 +340,7 @@ fn stopped(error: SuperviseError) -> SessionStop {
 }
 
 /// The prices of a session that begins.
-pub(crate) fn prices(stop: &AtomicBool) -> Result<PagePrices, SessionStop> {
+pub(crate) fn prices(stop: &AtomicBool) -> Result<SessionPrices, SessionStop> {
     let interrupted = || stop.load(Ordering::Relaxed);
     pagewise_measure::calibrate(&CalibrationOptions::cached(PRICING), &interrupted).map_err(
         |error| match error {
@@ -350,7 +350,7 @@ pub(crate) fn prices(stop: &AtomicBool) -> Result<PagePrices, SessionStop> {
     )
 }
 
-impl SessionClock for LiveWorld<'_> {
+impl SessionClock for RealWorld<'_> {
     fn now(&self) -> Nanos {
         clock::now()
     }
@@ -360,7 +360,7 @@ impl SessionClock for LiveWorld<'_> {
     }
 }
 
-impl SessionSurroundings for LiveWorld<'_> {
+impl SessionSurroundings for RealWorld<'_> {
     fn machine(&mut self) -> Machine {
         let machine = pagewise_kernel::machine::machine();
         let may_change = self.request.system.is_some();
@@ -368,7 +368,7 @@ impl SessionSurroundings for LiveWorld<'_> {
         Machine { small_folios, ..machine }
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         prices(&self.stop)
     }
 
@@ -377,7 +377,7 @@ impl SessionSurroundings for LiveWorld<'_> {
     }
 }
 
-impl ProgramWorld for LiveWorld<'_> {
+impl ProgramWorld for RealWorld<'_> {
     fn pool(&mut self) -> Fact<HugePool> {
         reservation::facts(self.request.system.as_ref())
     }
@@ -395,13 +395,13 @@ impl ProgramWorld for LiveWorld<'_> {
     }
 
     fn timed(&mut self, arm: &ProgramArm, timing: &RunTiming) -> Result<TimedRun, SessionStop> {
-        let observed = timing.watch == RunWatch::Kernel;
+        let observed = timing.watch == RunObservation::Kernel;
         let observe = ObservationOptions {
             samples: observed,
             user: observed,
             walks: observed,
             memory: timing.memory,
-            run_delay: timing.watch != RunWatch::Speeds,
+            run_delay: timing.watch != RunObservation::Speeds,
             ..ObservationOptions::default()
         };
         let speeds = self.speeds(timing.watch);
@@ -509,9 +509,9 @@ impl ProgramWorld for LiveWorld<'_> {
         files.iter().map(warmth::text_now).collect()
     }
 
-    fn weather(&mut self) -> WeatherMark {
+    fn system_totals(&mut self) -> SystemTotals {
         let stall = |resource| pressure::read(resource).ok().map(|p| p.some.total_ns);
-        WeatherMark {
+        SystemTotals {
             steal_ns: system_stat::steal().unwrap_or_default(),
             cpu_stall_ns: stall(pressure::PressureResource::Cpu),
             memory_stall_ns: stall(pressure::PressureResource::Memory),

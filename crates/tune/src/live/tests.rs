@@ -89,7 +89,7 @@ fn with<T>(
     request: &SessionRequest,
     stop_at: &'static str,
     dead_at: &'static str,
-    work: impl FnOnce(&mut LiveWorld<'_>) -> T,
+    work: impl FnOnce(&mut RealWorld<'_>) -> T,
 ) -> (T, Vec<String>) {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ fn with<T>(
     let [recorder, probe] = ["record", "touch"].map(|word| vec![OsString::from(word)]);
     let recording = faults::RecordingCommands { recorder, probe };
     let mut live =
-        LiveWorld::with(request, Box::new(fake), None, recording, scratch, stop, &mut listener);
+        RealWorld::with(request, Box::new(fake), None, recording, scratch, stop, &mut listener);
     let made = work(&mut live);
     drop(live);
     std::fs::remove_dir_all(&parent).unwrap();
@@ -173,7 +173,7 @@ fn files_are_read_before_cleanup_removes_them() {
     let mut asked = request("true", &format!("echo data >{path}"), &format!("rm {path}"));
     asked.spec.outputs = vec![file.clone(), dir.join("misspelt")];
     let arm = ProgramArm::plain(&asked);
-    let work = |live: &mut LiveWorld<'_>| live.captured(&arm, &RunLimits::default());
+    let work = |live: &mut RealWorld<'_>| live.captured(&arm, &RunLimits::default());
     let (captured, _) = with(&asked, "none", "none", work);
     let streams = captured.unwrap().streams;
     assert!(!file.exists() && streams[2].1.is_ok(), "{streams:?}");

@@ -25,7 +25,7 @@ pub enum RunFailure {
 
 /// Totals since boot; the engine takes differences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WeatherMark {
+pub struct SystemTotals {
     /// CPU time stolen by the hypervisor (`/proc/stat`).
     pub steal_ns: Nanos,
     /// Time in which some task waited for a CPU (`/proc/pressure/cpu`), if it can be read.
@@ -88,7 +88,7 @@ pub trait RaceLab: SessionClock {
     }
 
     /// Reads the totals.
-    fn weather(&mut self) -> WeatherMark;
+    fn system_totals(&mut self) -> SystemTotals;
 
     /// Called before each run.
     fn progress(&mut self, progress: &RaceProgress<'_>);

@@ -12,7 +12,7 @@
 mod lab;
 mod programs;
 
-pub use lab::{RaceArms, RaceLab, RaceProgress, RunFailure, WeatherMark};
+pub use lab::{RaceArms, RaceLab, RaceProgress, RunFailure, SystemTotals};
 pub use pagewise_judge::race::{BlockUnit, RaceBlock, RaceGoal, RaceTerms};
 pub use programs::ProgramSubject;
 

@@ -1,7 +1,7 @@
 //! Programs that end as the subject of a race: one fresh run at a time, in the order of the block. Watches for
 //! what ends an experiment or an arm: failures, other exit statuses, the user, the end of the time.
 
-use super::lab::{RaceArms, RaceLab, RaceProgress, RunFailure, WeatherMark};
+use super::lab::{RaceArms, RaceLab, RaceProgress, RunFailure, SystemTotals};
 use super::{BlockRun, RaceSubject, RaceTime, SessionClock, ours};
 use crate::at_once;
 use crate::world::ProgramArm;
@@ -164,9 +164,9 @@ impl<L: RaceLab> ProgramSubject<L> {
         Ok(all)
     }
 
-    /// The weather and the time as a block begins.
-    fn watch(&mut self) -> (WeatherMark, Nanos) {
-        (self.lab.weather(), self.lab.now())
+    /// The load of the machine and the time as a block begins.
+    fn watch(&mut self) -> (SystemTotals, Nanos) {
+        (self.lab.system_totals(), self.lab.now())
     }
 
     /// The result of a block that began at this time.
@@ -175,15 +175,15 @@ impl<L: RaceLab> ProgramSubject<L> {
         at_once: bool,
         hosted: Vec<Hosted>,
         is_finished: bool,
-        (mark, begun): &(WeatherMark, Nanos),
+        (mark, begun): &(SystemTotals, Nanos),
     ) -> BlockRun {
-        let mut weather = SystemLoad::default();
+        let mut system_load = SystemLoad::default();
         let elapsed = self.lab.now().0.saturating_sub(begun.0);
-        describe_weather(&mut weather, *mark, self.lab.weather(), elapsed);
+        describe_load(&mut system_load, *mark, self.lab.system_totals(), elapsed);
         let points: Vec<ArmRun>;
-        (points, weather.host_by_point_ns) = hosted.into_iter().unzip();
+        (points, system_load.host_by_point_ns) = hosted.into_iter().unzip();
         let dropped = (!is_finished).then(|| NOT_FINISHED.to_owned());
-        let block = trial::ExperimentBlock { at_once, points, weather, dropped };
+        let block = trial::ExperimentBlock { at_once, points, system_load, dropped };
         let failed = self.endings.failed.iter().map(|(arm, why)| (*arm, why.clone())).collect();
         let block = (!block.points.is_empty()).then_some(RaceBlock::Runs(block));
         BlockRun { block, failed, ..BlockRun::default() }
@@ -325,11 +325,11 @@ impl<L: RaceLab> RaceSubject for ProgramSubject<L> {
     }
 }
 
-fn describe_weather(weather: &mut SystemLoad, from: WeatherMark, to: WeatherMark, elapsed: u64) {
+fn describe_load(system_load: &mut SystemLoad, from: SystemTotals, to: SystemTotals, elapsed: u64) {
     let share = |from: Option<Nanos>, to: Option<Nanos>| {
         Some(to?.0.saturating_sub(from?.0) as f64 / elapsed.max(1) as f64)
     };
-    weather.steal_ns = Nanos(to.steal_ns.0.saturating_sub(from.steal_ns.0));
-    weather.cpu_pressure_share = share(from.cpu_stall_ns, to.cpu_stall_ns);
-    weather.memory_pressure_share = share(from.memory_stall_ns, to.memory_stall_ns);
+    system_load.steal_ns = Nanos(to.steal_ns.0.saturating_sub(from.steal_ns.0));
+    system_load.cpu_pressure_share = share(from.cpu_stall_ns, to.cpu_stall_ns);
+    system_load.memory_pressure_share = share(from.memory_stall_ns, to.memory_stall_ns);
 }

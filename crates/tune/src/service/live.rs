@@ -28,7 +28,7 @@ use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::service::{
     ServerMeasurement, ServerMemory, ServerPair, ServiceMode, ServiceWindow, TunedService,
@@ -404,7 +404,7 @@ impl<W: ProcessWorld> SessionSurroundings for SwitchedService<'_, W> {
         self.world.machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         self.world.prices()
     }
 

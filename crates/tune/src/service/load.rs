@@ -66,14 +66,14 @@ pub(super) struct LoadCommand {
 
 impl LoadGenerator<'_> {
     /// Runs it to its end below `supervisor`.
-    pub(super) fn fire(
+    pub(super) fn run_load(
         &self,
-        volley: &LoadCommand,
+        load: &LoadCommand,
         supervisor: &mut RunSupervisor,
         server: &mut dyn LoadedServer,
     ) -> Result<ServiceWindow, SessionStop> {
-        let file = |what: &str| self.dir.join(format!("load-{}-{what}", volley.at));
-        let launch = self.launch(volley, &file("out"), &file("err"));
+        let file = |what: &str| self.dir.join(format!("load-{}-{what}", load.at));
+        let launch = self.launch(load, &file("out"), &file("err"));
         if !server.has_ended() {
             server.reach()?;
         }
@@ -111,8 +111,8 @@ impl LoadGenerator<'_> {
         Ok(ServiceWindow { cpu_ns, wall_ns, generator_cpu_ns, load, at_once: false })
     }
 
-    fn launch(&self, volley: &LoadCommand, out: &Path, err: &Path) -> ProgramLaunch {
-        let (command, cpus) = (&volley.command, volley.cpus.clone());
+    fn launch(&self, load: &LoadCommand, out: &Path, err: &Path) -> ProgramLaunch {
+        let (command, cpus) = (&load.command, load.cpus.clone());
         ProgramLaunch {
             settings: ArmSettings { cpus, ..ArmSettings::default() },
             stdout: OutputSink::File(out.to_owned()),

@@ -42,7 +42,7 @@ use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::service::ServiceMode;
 use pagewise_model::spec::{ServerSpec, SessionSpec};
 use servers::ServerSubject;
-use stage::ServerStage;
+use stage::RealServerWorld;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -176,7 +176,7 @@ pub fn run(
     if let Some(saved) = saved {
         run = session::resumed(run, saved);
     }
-    let stage = ServerStage::new(request, exe, words, stop, listener);
+    let stage = RealServerWorld::new(request, exe, words, stop, listener);
     session::tune(run, since, stage.map(|stage| ServerSubject::new(request, stage)))
 }
 

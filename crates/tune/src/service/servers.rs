@@ -20,7 +20,7 @@ use pagewise_judge::race::{BlockUnit, PlannedBlock, RaceEntrant, RacePolicy, Rem
 use pagewise_judge::stats::Rng;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::service::{
     ServerMeasurement, ServerPair, ServiceMode, ServiceWindow, TunedService,
@@ -415,7 +415,7 @@ impl<W: ServerWorld> SessionSurroundings for ServerSubject<'_, W> {
         self.world.machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         self.world.prices()
     }
 

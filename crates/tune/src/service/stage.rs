@@ -28,7 +28,7 @@ use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::{clock, limits};
 use pagewise_model::look::TracedLook;
 use pagewise_model::machine::Machine;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::service::{
     ServerMeasurement, ServerMemory, ServerPair, ServiceMode, ServiceWindow,
 };
@@ -56,7 +56,7 @@ pub(super) struct PlainObservation {
 }
 
 /// The stage.
-pub(super) struct ServerStage<'a> {
+pub(super) struct RealServerWorld<'a> {
     request: &'a ServiceRequest,
     exe: PathBuf,
     words: Vec<String>,
@@ -82,7 +82,7 @@ struct RunningServer {
     apart: Vec<(usize, ServiceWindow)>,
 }
 
-impl<'a> ServerStage<'a> {
+impl<'a> RealServerWorld<'a> {
     pub(super) fn new(
         request: &'a ServiceRequest,
         exe: PathBuf,
@@ -356,7 +356,7 @@ impl<'a> ServerStage<'a> {
     }
 }
 
-impl SessionClock for ServerStage<'_> {
+impl SessionClock for RealServerWorld<'_> {
     fn now(&self) -> Nanos {
         clock::now()
     }
@@ -366,12 +366,12 @@ impl SessionClock for ServerStage<'_> {
     }
 }
 
-impl SessionSurroundings for ServerStage<'_> {
+impl SessionSurroundings for RealServerWorld<'_> {
     fn machine(&mut self) -> Machine {
         pagewise_kernel::machine::machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         live::prices(&self.stop)
     }
 
@@ -380,7 +380,7 @@ impl SessionSurroundings for ServerStage<'_> {
     }
 }
 
-impl ServerWorld for ServerStage<'_> {
+impl ServerWorld for RealServerWorld<'_> {
     fn has_halves(&self) -> bool {
         self.halves.is_some()
     }
@@ -477,8 +477,8 @@ impl ServerLoader<'_> {
         }
         let cpus = self.halves.map(|halves| halves[load].clone());
         let command = act.server.place.fill(&self.generator.terms.load);
-        let volley = LoadCommand { command, cpus, at };
-        self.generator.fire(&volley, &mut act.generator, &mut act.server)
+        let load = LoadCommand { command, cpus, at };
+        self.generator.run_load(&load, &mut act.generator, &mut act.server)
     }
 }
 

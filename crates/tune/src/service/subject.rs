@@ -16,7 +16,7 @@ use pagewise_judge::service::is_settled;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::service::{ServerMeasurement, ServerMemory, ServiceWindow};
 use pagewise_model::usage::ProgramEnd;
 use pagewise_observe::trace::RunningLook;
@@ -129,7 +129,7 @@ impl SessionSurroundings for LiveProcess<'_> {
         pagewise_kernel::machine::machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         live::prices(&self.stop)
     }
 
@@ -166,8 +166,8 @@ impl ProcessWorld for LiveProcess<'_> {
     fn window(&mut self) -> Result<ServiceWindow, SessionStop> {
         let (terms, dir) = (&self.request.terms, self.scratch.path());
         let generator = LoadGenerator { terms, dir, stop: &self.stop };
-        let volley = LoadCommand { command: terms.load.clone(), cpus: None, at: 0 };
-        let seen = generator.fire(&volley, &mut self.generator, &mut LoadedProcess(self.request));
+        let load = LoadCommand { command: terms.load.clone(), cpus: None, at: 0 };
+        let seen = generator.run_load(&load, &mut self.generator, &mut LoadedProcess(self.request));
         if self.interrupted() {
             return Err(SessionStop::Interrupted);
         }

@@ -17,7 +17,7 @@ use pagewise_model::constructed;
 use pagewise_model::guard::ArmGuard;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::service::{
     LoadReport, RequestLatency, ServerMeasurement, ServerMemory, ServerPair, ServiceMode,
@@ -129,7 +129,7 @@ impl SessionSurroundings for Simulated {
     fn machine(&mut self) -> Machine {
         constructed::machine()
     }
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
         Err(SessionStop::Broken("not priced".to_owned()))
     }
     fn tell(&mut self, _: &SessionEvent<'_>) {}

@@ -8,7 +8,9 @@ use pagewise_model::constructed;
 use pagewise_model::trial::ArmRun;
 use pagewise_model::usage::{MachineSpeed, ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tune::race::{RaceArms, RaceLab, RaceProgress, RunFailure, SessionClock, WeatherMark};
+use pagewise_tune::race::{
+    RaceArms, RaceLab, RaceProgress, RunFailure, SessionClock, SystemTotals,
+};
 use pagewise_tune::world::ProgramArm;
 
 /// A machine and a program with known properties.
@@ -239,8 +241,8 @@ impl RaceLab for &mut Machine {
     fn most_side_by_side(&self) -> usize {
         self.side_by_side
     }
-    fn weather(&mut self) -> WeatherMark {
-        WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
+    fn system_totals(&mut self) -> SystemTotals {
+        SystemTotals { steal_ns: Nanos(self.clock_ns / 100), ..SystemTotals::default() }
     }
     fn progress(&mut self, progress: &RaceProgress<'_>) {
         let shown = if self.is_watched { (progress.standings)() } else { vec![] };

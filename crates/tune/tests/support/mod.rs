@@ -6,7 +6,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
-use pagewise_model::price::{ChasePoint, PagePrices, TransferPoint};
+use pagewise_model::price::{ChasePoint, SessionPrices, TransferPoint};
 use pagewise_model::spec::SessionSpec;
 use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
@@ -15,7 +15,7 @@ use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::LaunchError;
 use pagewise_tracee::run::FinishedRun;
 use pagewise_tune::output::{CapturedOutput, StreamHashes};
-use pagewise_tune::race::{SessionClock, WeatherMark};
+use pagewise_tune::race::{SessionClock, SystemTotals};
 use pagewise_tune::world::{
     ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, SessionSurroundings, TimedRun,
 };
@@ -194,8 +194,8 @@ impl SessionSurroundings for Fake {
         constructed::machine()
     }
 
-    fn prices(&mut self) -> Result<PagePrices, SessionStop> {
-        Ok(PagePrices {
+    fn prices(&mut self) -> Result<SessionPrices, SessionStop> {
+        Ok(SessionPrices {
             anon_fault_ns: measured(1000.0),
             zero_page_ns: measured(200.0),
             file_fault_ns: measured(1500.0),
@@ -373,8 +373,8 @@ impl ProgramWorld for Fake {
         Ok(self.put_out(arm))
     }
 
-    fn weather(&mut self) -> WeatherMark {
-        WeatherMark::default()
+    fn system_totals(&mut self) -> SystemTotals {
+        SystemTotals::default()
     }
 }
 

@@ -12,7 +12,7 @@ use pagewise_measure::{BenchCost, BenchProgress, CalibrationOptions};
 use pagewise_model::bench::pipe::{PipeBenchReport, PipeConsumption, PipePoint, ReferencePrices};
 use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::look::CpuSamples;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::perf::CpuClockSampler;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ fn announcement(plan: &PipePlan, cost: &BenchCost, no_prices: bool) -> String {
 }
 
 /// The prices that explain the ladder. If they fail, the ladder is measured without them.
-fn prices(control: &BenchControl, warnings: &mut Vec<String>) -> Option<PagePrices> {
+fn prices(control: &BenchControl, warnings: &mut Vec<String>) -> Option<SessionPrices> {
     control.show("prices");
     match pagewise_measure::calibrate(&CalibrationOptions::cached(PRICES), &|| control.is_stopped())
     {
@@ -97,7 +97,7 @@ fn measure(plan: &PipePlan, control: &BenchControl) -> Result<PipeBenchReport, C
 
 fn conclude(
     measured: &mut PipeBenchReport,
-    prices: Option<&PagePrices>,
+    prices: Option<&SessionPrices>,
     reference: &ReferencePrices,
     samples: &[(usize, CpuSamples)],
 ) {
@@ -120,7 +120,6 @@ fn conclude(
 /// The events are attached to this process and enabled by exec. So they count in the ends of the pipe, which
 /// are its children, and not in this process itself. Each rung runs one repeat, after the small one that
 /// precedes it.
-/// before it.
 fn sample(
     measured: &PipeBenchReport,
     plan: &PipePlan,

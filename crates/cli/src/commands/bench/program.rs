@@ -10,7 +10,7 @@ use crate::store;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::machine;
 use pagewise_model::plan::HugeFile;
-use pagewise_tune::live::LiveWorld;
+use pagewise_tune::live::RealWorld;
 use pagewise_tune::text::TextTrialSubject;
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &TextBenchArgs) -> Result<ExitCode, CommandFailure> {
     let words = helper::words(HelperRole::Supervise);
     let pairs = args.program.pairs.unwrap_or(PAIRS);
     let subject = TextTrialSubject { request: &request, pairs, files };
-    let world = LiveWorld::start(&request, &exe, &words, recording, stop, &mut listener);
+    let world = RealWorld::start(&request, &exe, &words, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => subject.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

@@ -33,7 +33,7 @@ pub(super) fn save(args: &CacheSaveArgs) -> Result<ExitCode, CommandFailure> {
     let display = ProgressDisplay::new(false);
     let mut see = |path: &Path| {
         let shown = path.to_string_lossy();
-        display.show(&format!("looking at {}", pagewise_report::text::escape(&shown)));
+        display.show(&format!("looking at {}", pagewise_report::escape::escape(&shown)));
     };
     let SavedCache { list, examined, left_out: more } =
         saved_cache::save(&roots, &is_over, &mut see);

@@ -18,7 +18,7 @@ use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::derived;
 use pagewise_remedy::reservation::PoolPermit;
 use pagewise_tracee::launch::{ProgramLaunch, StdinSource};
-use pagewise_tune::live::LiveWorld;
+use pagewise_tune::live::RealWorld;
 use pagewise_tune::session;
 use pagewise_tune::{SessionRequest, SessionStop, conditions};
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ pub(super) fn race(
     let exe = helper::own_exe()?;
     let recording = helper::timing(&exe);
     let words = helper::words(HelperRole::Supervise);
-    let world = LiveWorld::start(request, &exe, &words, recording, stop, &mut listener);
+    let world = RealWorld::start(request, &exe, &words, recording, stop, &mut listener);
     let raced = match world {
         Ok(mut world) => session::run(request, saved, &mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

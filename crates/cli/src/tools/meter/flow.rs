@@ -12,9 +12,7 @@ use super::control::MeterControl;
 use super::gauge;
 use super::options::{MeterOptions, ProgressUnit};
 use pagewise_lanes::copy::{AlignedBuffer, BUFFER};
-use pagewise_lanes::{
-    CopyError, CopyJob, CopyRoute, CopySide, CopyStep, DescriptorEnd, DescriptorKind,
-};
+use pagewise_lanes::{CopyEnd, CopyError, CopyJob, CopyRoute, CopySide, CopyStep, DescriptorKind};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -222,7 +220,7 @@ impl MeterFlow<'_> {
 
     fn by_reference(&mut self, input: &File) -> Result<(), CopyError> {
         let is_pipe =
-            |end: &File| DescriptorEnd::of(end).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
+            |end: &File| CopyEnd::of(end).is_ok_and(|end| end.kind == DescriptorKind::Pipe);
         let has_pipe = is_pipe(input) || is_pipe(self.output);
         while let Some(room) = self.room() {
             let tally = self.tally;

@@ -44,7 +44,7 @@ fn toward(from: f64, to: f64, part: f64) -> f64 {
 
 /// What depends on the order, and at random on the span.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct OrderPrices {
+pub(super) struct AccessOrderPrices {
     /// pread(2), entry and exit included.
     pub(super) call: LinearCost,
     /// A copy out of a mapping without faults.
@@ -59,7 +59,7 @@ pub(super) struct OrderPrices {
     pub(super) unmap_page: f64,
 }
 
-impl OrderPrices {
+impl AccessOrderPrices {
     fn toward(self, other: &Self, part: f64) -> Self {
         Self {
             call: self.call.toward(other.call, part),
@@ -74,13 +74,13 @@ impl OrderPrices {
 
 /// Prices at random over two spans, or twice the same.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct RandomPrices {
-    near: (Bytes, OrderPrices),
-    far: (Bytes, OrderPrices),
+struct RandomReadPrices {
+    near: (Bytes, AccessOrderPrices),
+    far: (Bytes, AccessOrderPrices),
 }
 
-impl RandomPrices {
-    fn over(&self, span: Bytes) -> OrderPrices {
+impl RandomReadPrices {
+    fn over(&self, span: Bytes) -> AccessOrderPrices {
         let inverse = |span: Bytes| 1.0 / span.0.max(1) as f64;
         let ((least, near), (most, far)) = (self.near, self.far);
         if least == most {
@@ -100,8 +100,8 @@ pub(super) struct FilePrices {
     pub(super) open: f64,
     /// Making a mapping, without its pages.
     pub(super) map: f64,
-    sequential: OrderPrices,
-    random: RandomPrices,
+    sequential: AccessOrderPrices,
+    random: RandomReadPrices,
     /// What setting the position of a descriptor before a read costs, in order and at random.
     positions: [f64; 2],
     /// A page that a populating call maps.
@@ -143,7 +143,7 @@ impl FilePrices {
     }
 
     /// Those of an order over a span.
-    pub(super) fn by(&self, order: AccessOrder, span: Bytes) -> OrderPrices {
+    pub(super) fn by(&self, order: AccessOrder, span: Bytes) -> AccessOrderPrices {
         match order {
             AccessOrder::Sequential => self.sequential,
             AccessOrder::Random => self.random.over(span),
@@ -197,14 +197,14 @@ impl PriceCells<'_> {
         Some((pass(read)? - pass(pread)?).max(0.0) / read.cell.blocks().max(1) as f64)
     }
 
-    fn random(&self) -> Option<RandomPrices> {
+    fn random(&self) -> Option<RandomReadPrices> {
         let (least, most) = self.spans(AccessOrder::Random)?;
         let over = |span| Some((span, self.ordered(AccessOrder::Random, span)?));
-        Some(RandomPrices { near: over(least)?, far: over(most)? })
+        Some(RandomReadPrices { near: over(least)?, far: over(most)? })
     }
 
-    fn ordered(&self, order: AccessOrder, span: Bytes) -> Option<OrderPrices> {
-        Some(OrderPrices {
+    fn ordered(&self, order: AccessOrder, span: Bytes) -> Option<AccessOrderPrices> {
+        Some(AccessOrderPrices {
             call: self.line(ReadWay::Pread, (order, span), 0)?,
             copy: self.line(ReadWay::Map, (order, span), 1)?,
             sum: self.line(ReadWay::Place, (order, span), 1)?,

@@ -28,13 +28,13 @@ use crate::stats::paired_figure;
 pub use claims::claims;
 use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipeJudgement, PipePoint, PipeRatio, PipeRung, PipeSample,
-    PipeTimeAccount, PipeWork, PipeWorkBasis, ReferencePrices, RungReader, RungStep, RungWait,
-    RungWriter, SpeedVerdict,
+    PipeTimeAccount, PipeWork, PipeWorkBasis, PointSpeed, ReferencePrices, RungReader, RungStep,
+    RungWait, RungWriter,
 };
 use pagewise_model::bench::{ClaimAnswer, ClaimFigure, RepeatSeries};
 use pagewise_model::diagnosis::KernelActivity;
 use pagewise_model::look::CpuSamples;
-use pagewise_model::price::PagePrices;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use prices::UnitPrices;
 
@@ -50,7 +50,7 @@ const WORTH: f64 = 1.03;
 #[derive(Debug, Clone, Copy)]
 pub struct PipeContext<'a> {
     /// Prices of the session.
-    pub prices: Option<&'a PagePrices>,
+    pub prices: Option<&'a SessionPrices>,
     /// Prices that only a ladder needs.
     pub reference: &'a ReferencePrices,
     /// Base page of the machine.
@@ -100,9 +100,9 @@ pub(crate) fn rate_figure(first: &PipePoint, second: &PipePoint) -> Option<Claim
 pub fn compare(first: &PipePoint, second: &PipePoint) -> Option<PipeRatio> {
     let figure = rate_figure(first, second)?.above(1.0);
     let pace = match figure.answer() {
-        ClaimAnswer::Confirmed => SpeedVerdict::Faster,
-        ClaimAnswer::Refuted => SpeedVerdict::Slower,
-        ClaimAnswer::CannotTell => SpeedVerdict::CannotTell,
+        ClaimAnswer::Confirmed => PointSpeed::Faster,
+        ClaimAnswer::Refuted => PointSpeed::Slower,
+        ClaimAnswer::CannotTell => PointSpeed::CannotTell,
     };
     Some(PipeRatio { ratio: figure.estimate, interval: figure.interval, pace })
 }

@@ -1,6 +1,6 @@
 //! What one unit of each kind of work costs, from the prices of the session.
 //!
-//! The session prices a write with its read at three sizes (`PagePrices::pipe_transfers`), and the parts are the
+//! The session prices a write with its read at three sizes (`SessionPrices::pipe_transfers`), and the parts are the
 //! differences between them. The smallest is two calls with the pipe's lock. Up to two pages, which a pipe
 //! keeps, only two copies are added. From there on each page is also allocated, charged and freed. A
 //! hand-over includes such a pair of calls, which is subtracted because calls are counted separately. The
@@ -12,7 +12,7 @@
 
 use super::PipeContext;
 use pagewise_model::bench::pipe::{PipeYardsticks, ReferencePrices};
-use pagewise_model::price::{PagePrices, TransferPoint};
+use pagewise_model::price::{SessionPrices, TransferPoint};
 use pagewise_model::{Bytes, Fact};
 
 /// Prices in nanoseconds. `None` if there is no price.
@@ -76,7 +76,7 @@ impl UnitPrices {
     }
 }
 
-fn huge_fault(prices: &PagePrices) -> Option<f64> {
+fn huge_fault(prices: &SessionPrices) -> Option<f64> {
     Some(prices.huge_fault_ns.known()?.median)
 }
 

@@ -8,7 +8,7 @@
 
 use super::compare;
 use pagewise_model::bench::pipe::{
-    PipeBenchReport, PipeConsumption, PipePoint, PipeSizeAdvice, SpeedVerdict,
+    PipeBenchReport, PipeConsumption, PipePoint, PipeSizeAdvice, PointSpeed,
 };
 use pagewise_model::{Bytes, Fact};
 
@@ -62,7 +62,7 @@ impl PipeSizeGrid<'_> {
     fn enough(&self, best: &PipePoint, rate: f64) -> Bytes {
         let as_good = self.points.iter().filter(|point| {
             let close = point.rate().is_some_and(|r| r.median >= AS_GOOD * rate);
-            close && compare(best, point).is_none_or(|c| c.pace != SpeedVerdict::Slower)
+            close && compare(best, point).is_none_or(|c| c.pace != PointSpeed::Slower)
         });
         as_good.map(|p| p.pipe_bytes).min().unwrap_or(best.pipe_bytes)
     }

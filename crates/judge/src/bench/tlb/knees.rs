@@ -23,7 +23,7 @@ const OF_MEDIAN: f64 = 1.2533;
 
 /// One number of lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct CurveStep {
+pub(crate) struct CurvePoint {
     pub(crate) pages: u64,
     /// Cost of translation for each load.
     pub(crate) extra_ns: f64,
@@ -35,7 +35,7 @@ pub(crate) struct CurveStep {
     pub(crate) load_ns: f64,
 }
 
-impl CurveStep {
+impl CurvePoint {
     /// From the cost of translation in each repeat. `None` without repeats.
     pub(crate) fn from_differences(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
         let extra_ns = median(differences)?;
@@ -52,7 +52,7 @@ impl CurveStep {
 pub(crate) struct TranslationCurve {
     pub(crate) pages: PageKind,
     pub(crate) apart_bytes: Bytes,
-    pub(crate) steps: Vec<CurveStep>,
+    pub(crate) steps: Vec<CurvePoint>,
     /// Time of a load where nothing is missed.
     pub(crate) fastest_ns: f64,
     /// Fewest repeats of a number of lines.
@@ -68,7 +68,7 @@ impl TranslationCurve {
     ) -> Self {
         let step = |(count, times): &(u64, RepeatSeries)| {
             let (_, reference) = packed.iter().find(|(number, _)| number == count)?;
-            CurveStep::from_differences(
+            CurvePoint::from_differences(
                 *count,
                 &times.less(reference).values(),
                 times.measured()?.median,
@@ -147,14 +147,14 @@ pub(crate) fn find(curve: &TranslationCurve) -> Vec<TlbKnee> {
 }
 
 /// Replaces each step by the median of itself and its neighbours, so that a single outlier disappears.
-fn smooth(steps: &[CurveStep]) -> Vec<CurveStep> {
+fn smooth(steps: &[CurvePoint]) -> Vec<CurvePoint> {
     let of = |at: usize| {
         let around = [at.saturating_sub(1), at, (at + 1).min(steps.len() - 1)];
         let mut values = around.map(|i| steps[i].extra_ns);
         values.sort_by(f64::total_cmp);
         // The first and last step have one neighbour each and are not changed.
         let is_end = at == 0 || at + 1 == steps.len();
-        CurveStep { extra_ns: if is_end { steps[at].extra_ns } else { values[1] }, ..steps[at] }
+        CurvePoint { extra_ns: if is_end { steps[at].extra_ns } else { values[1] }, ..steps[at] }
     };
     (0..steps.len()).map(of).collect()
 }
@@ -163,7 +163,7 @@ fn smooth(steps: &[CurveStep]) -> Vec<CurveStep> {
 /// such steps.
 pub(super) fn resolution_ns(curve: &TranslationCurve, pages: u64) -> f64 {
     let least = LEAST_SHARE * curve.fastest_ns;
-    let about = |step: &&CurveStep| step.pages <= 2 * pages && 2 * step.pages >= pages;
+    let about = |step: &&CurvePoint| step.pages <= 2 * pages && 2 * step.pages >= pages;
     let all: Vec<f64> =
         curve.steps.iter().filter(about).map(|step| tolerance(step, least)).collect();
     median(&all).unwrap_or(f64::INFINITY)
@@ -203,14 +203,14 @@ pub(crate) fn no_end(curves: &[TranslationCurve], what: &str) -> String {
     )
 }
 
-fn tolerance(step: &CurveStep, least: f64) -> f64 {
+fn tolerance(step: &CurvePoint, least: f64) -> f64 {
     least.max(LEAST_SDS * step.noise_ns)
 }
 
 /// The first plateau from `from` on.
-fn plateau(steps: &[CurveStep], from: usize, least: f64) -> Option<Plateau> {
+fn plateau(steps: &[CurvePoint], from: usize, least: f64) -> Option<Plateau> {
     (from..steps.len()).find_map(|start| {
-        let wide = |step: &CurveStep| step.pages as f64 >= PLATEAU * steps[start].pages as f64;
+        let wide = |step: &CurvePoint| step.pages as f64 >= PLATEAU * steps[start].pages as f64;
         let end = start + steps[start..].iter().position(wide)?;
         let within = &steps[start..=end];
         let lowest = within.iter().map(|step| step.extra_ns).fold(f64::INFINITY, f64::min);
@@ -219,20 +219,20 @@ fn plateau(steps: &[CurveStep], from: usize, least: f64) -> Option<Plateau> {
     })
 }
 
-fn level(steps: &[CurveStep]) -> f64 {
+fn level(steps: &[CurvePoint]) -> f64 {
     let values: Vec<f64> = steps.iter().map(|step| step.extra_ns).collect();
     median(&values).unwrap_or(0.0)
 }
 
-fn highest(steps: &[CurveStep]) -> f64 {
+fn highest(steps: &[CurvePoint]) -> f64 {
     steps.iter().map(|step| step.extra_ns).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// The first step after `at` from which the cost stays above the level. The next few steps must do so by more
 /// than noise or in nearly every repeat, most of the later steps in any way.
-fn leave(steps: &[CurveStep], at: usize, level: f64, least: f64) -> Option<usize> {
+fn leave(steps: &[CurvePoint], at: usize, level: f64, least: f64) -> Option<usize> {
     let least = least.max(OF_LEVEL * level);
-    let above = |step: &CurveStep| {
+    let above = |step: &CurvePoint| {
         step.extra_ns > level + tolerance(step, least) || step.low_ns > level + least
     };
     (at + 1..steps.len()).find(|&start| {
@@ -253,7 +253,7 @@ struct CurveRise {
 
 /// The cost over 1/N followed back to the level and on to its end; where it rises at once, the middle of
 /// the two steps, and the second.
-fn begin(steps: &[CurveStep], risen: usize, level: f64, least: f64) -> CurveRise {
+fn begin(steps: &[CurvePoint], risen: usize, level: f64, least: f64) -> CurveRise {
     let (first, below) = (steps[risen], steps[risen - 1].pages as f64);
     let middle = (below * first.pages as f64).sqrt();
     let at_once = CurveRise { about_pages: middle.round() as u64, end_ns: first.extra_ns };

@@ -21,7 +21,7 @@ use crate::bench::best::to_settle;
 use crate::bench::larger::{AccessWording, SizeComparison, page_advice as page_advice_of};
 use crate::stats::paired_ratio;
 use claims::ProcessorClaims;
-use knees::{CurveStep, TranslationCurve, find};
+use knees::{CurvePoint, TranslationCurve, find};
 use pagewise_model::bench::tlb::{
     AccessOrder, LINE, RatioSteadiness, TlbBenchReport, TlbJudgement, TlbKnee, TlbPath, TlbPoint,
     TlbRatio,
@@ -161,7 +161,7 @@ fn huge_translation_share(walks: &TlbBenchReport, curves: &[TranslationCurve]) -
     };
     let huge = curve(walks, (PageKind::Thp, base.apart_bytes));
     let most = MOST_HUGE_PAGES * walks.huge_page_bytes.bytes() / base.apart_bytes.0.max(1);
-    let on_base = |step| base.steps.iter().find(|other: &&CurveStep| other.pages == step);
+    let on_base = |step| base.steps.iter().find(|other: &&CurvePoint| other.pages == step);
     let few = huge.steps.iter().rev().filter(|step| step.pages <= most);
     let both = few.filter_map(|step| Some((step, on_base(step.pages)?))).next();
     let Some((huge, base)) = both else {

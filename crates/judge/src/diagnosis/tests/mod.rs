@@ -24,7 +24,7 @@ fn machine() -> Machine {
     Machine { hypervisor: Some("KVM".into()), ..constructed::machine() }
 }
 
-fn prices() -> PagePrices {
+fn prices() -> SessionPrices {
     let point = |mib, base, huge| ChasePoint {
         set_bytes: Bytes::mib(mib),
         base_ns: exactly(base),
@@ -34,7 +34,7 @@ fn prices() -> PagePrices {
         transfer_bytes: Bytes(bytes),
         transfer_ns: exactly(ns),
     };
-    PagePrices {
+    SessionPrices {
         anon_fault_ns: exactly(600.0),
         zero_page_ns: exactly(100.0),
         file_fault_ns: exactly(1000.0),

@@ -92,7 +92,7 @@ fn where_pages_were_not_seen_user_time_is_the_bound() {
     let unseen = look(run.clone(), vec![process(1)]);
     let bounded = ns(&judge(&unseen), CostKind::AddressTranslation);
     assert!(bounded > 90_000_000 && bounded < 900_000_000, "{bounded}");
-    let unpriced = PagePrices { chase: Vec::new(), ..prices() };
+    let unpriced = SessionPrices { chase: Vec::new(), ..prices() };
     let whole = diagnose(&unseen, &unpriced, &machine());
     assert_eq!(ns(&whole, CostKind::AddressTranslation), 900_000_000);
     run.peak_rss_bytes = Bytes::mib(1);

@@ -141,7 +141,7 @@ impl RacePolicy {
     }
 
     /// The experiment with a verdict on each arm, and its blocks that are pairs. What a run takes is as for
-    /// [`BlockRoom`].
+    /// [`super::BlockRoom`].
     #[must_use]
     pub fn conclude(
         self,

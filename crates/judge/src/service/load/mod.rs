@@ -22,7 +22,7 @@ mod sysbench;
 mod tests;
 mod wrk;
 
-use output::{GeneratorOutput, ParsedCommand};
+use output::{GeneratorOutput, ParsedLoadCommand};
 use pagewise_model::service::{LoadReport, RequestLatency};
 use pattern::{JsonPaths, MetricPattern};
 use std::fmt;
@@ -105,7 +105,7 @@ impl LoadMetric {
     /// The generator that `command` starts, if it is one with a reader.
     #[must_use]
     pub fn guess(command: &str) -> Option<Self> {
-        let command = ParsedCommand::new(command);
+        let command = ParsedLoadCommand::new(command);
         let known = |word| GENERATORS.into_iter().find(|(_, program, _)| *program == word);
         let (_, program, metric) = command.programs().find_map(known)?;
         let has_rate =
@@ -121,7 +121,7 @@ impl LoadMetric {
         if stdout.trim().is_empty() {
             return Err(format!("{} printed nothing", self.name()));
         }
-        let command = ParsedCommand::new(command);
+        let command = ParsedLoadCommand::new(command);
         let load = match self {
             Self::Pgbench => pgbench::read(&output),
             Self::Sysbench => sysbench::read(&output),
@@ -143,7 +143,7 @@ impl LoadMetric {
     /// What the load `command` counts as a failed request even if the server responded correctly.
     #[must_use]
     pub fn strictness(&self, command: &str) -> Option<&'static str> {
-        let command = ParsedCommand::new(command);
+        let command = ParsedLoadCommand::new(command);
         let is_lenient = |of: output::GeneratorArguments<'_>| of.value("-l").is_some();
         let is_strict =
             matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);

@@ -106,12 +106,12 @@ pub(super) fn unit(name: &str) -> Option<f64> {
 
 /// A load's command: the programs that it starts, also through a shell.
 #[derive(Debug)]
-pub(super) struct ParsedCommand {
+pub(super) struct ParsedLoadCommand {
     /// The words of each simple command, without their quotes.
     simple: Vec<Vec<String>>,
 }
 
-impl ParsedCommand {
+impl ParsedLoadCommand {
     pub(super) fn new(text: &str) -> Self {
         let mut simple = split(text);
         // A word that contains several words may be a command, such as the argument of `sh -c`.

@@ -14,7 +14,7 @@ use super::child::{self, MappingCycle, PagemapCounter, PhaseCost, SamplePhases, 
 use crate::error::PriceError;
 use crate::gate::{self, GatedThread};
 use crate::kernels::touch;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use crate::sample::StopCheck;
 use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::userfault::MissingPageServer;
@@ -38,7 +38,7 @@ pub(super) struct AnonymousJob {
     pub(super) cpus: Vec<u32>,
     /// Holes that keep larger pages away.
     pub(super) holes: Option<MappingHoles>,
-    pub(super) kinds: PageKinds,
+    pub(super) kinds: MachinePageSizes,
 }
 
 /// A hole at the beginning of each stretch.
@@ -235,7 +235,7 @@ const SMALL: u64 = 32;
 
 /// Takes a sample of `size` on pages of a kind in a child of the calling thread, on its CPU.
 pub(super) fn take_copy(
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     kind: PageKind,
     size: Bytes,
 ) -> Result<SamplePhases, PriceError> {
@@ -271,7 +271,7 @@ fn write_and_unmap(
 }
 
 /// The pages that were copied, by the number of faults.
-fn copied_page(kinds: PageKinds, size: Bytes, faults: u64) -> PageSize {
+fn copied_page(kinds: MachinePageSizes, size: Bytes, faults: u64) -> PageSize {
     if faults > size.pages(kinds.base()) / 2 { kinds.base() } else { kinds.huge() }
 }
 
@@ -286,7 +286,7 @@ const PATIENCE: Nanos = Nanos::millis(5);
 
 /// Takes the sample on the calling thread, which is pinned to the first of `cpus`.
 pub(super) fn take_answered(
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     size: Bytes,
     cpus: &[u32],
 ) -> Result<SamplePhases, PriceError> {

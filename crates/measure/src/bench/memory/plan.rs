@@ -5,7 +5,7 @@ use super::split::SplitRepeats;
 use super::ways::{self, MthpSizes};
 use crate::bench::frame::{self, BenchCost};
 use crate::error::PriceError;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_kernel::limits;
 use pagewise_model::bench::memory::{MemoryBenchPoint, MemoryBenchReport, MemoryBenchWay};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
@@ -71,7 +71,7 @@ pub fn words() -> Vec<&'static str> {
 pub struct MemoryBenchPlan {
     pub(super) touches: MemoryBenchReport,
     only: Vec<String>,
-    pub(super) kinds: PageKinds,
+    pub(super) kinds: MachinePageSizes,
     pub(super) sizes: MthpSizes,
     pub(super) pool: ReservedPool,
 }
@@ -82,7 +82,7 @@ impl MemoryBenchPlan {
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
     pub fn new(request: MemoryBenchRequest) -> Result<Self, PriceError> {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let cpus = frame::cpus()?;
         let most = limits::own_memory()?;
         let threads = threads(cpus.len().min(request.threads as usize));

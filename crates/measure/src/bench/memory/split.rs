@@ -7,7 +7,7 @@
 
 use crate::error::PriceError;
 use crate::kernels::touch;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_kernel::region::MemoryRegion;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::memory::HugePageSplit;
@@ -19,7 +19,7 @@ const COUNT: u64 = 8;
 /// The repeats.
 #[derive(Debug)]
 pub(super) struct SplitRepeats {
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     /// Nanoseconds for each huge page, of both calls.
     huge: Vec<[f64; 2]>,
     base: Vec<[f64; 2]>,
@@ -29,13 +29,13 @@ pub(super) struct SplitRepeats {
 }
 
 impl SplitRepeats {
-    pub(super) fn new(kinds: PageKinds) -> Self {
+    pub(super) fn new(kinds: MachinePageSizes) -> Self {
         let bytes = (Bytes(0), Bytes(0));
         Self { kinds, huge: Vec::new(), base: Vec::new(), bytes, refused: None }
     }
 
     /// Memory of a repeat.
-    pub(super) fn memory(kinds: PageKinds) -> Bytes {
+    pub(super) fn memory(kinds: MachinePageSizes) -> Bytes {
         Bytes(COUNT * kinds.huge().bytes())
     }
 
@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn a_page_that_was_split_stays_split() {
-        let mut splits = SplitRepeats::new(PageKinds::here());
+        let mut splits = SplitRepeats::new(MachinePageSizes::here());
         splits.step();
         match splits.finish() {
             Fact::Known(split) => {
-                assert_eq!(split.before_bytes, SplitRepeats::memory(PageKinds::here()));
+                assert_eq!(split.before_bytes, SplitRepeats::memory(MachinePageSizes::here()));
                 assert_eq!(split.after_bytes, Bytes(0), "{split:?}");
                 assert!(split.split_ns.median > 0.0 && split.base_mend_ns.median > 0.0);
             }

@@ -4,7 +4,7 @@
 use super::anonymous::MappingHoles;
 use super::pool::ReservedPool;
 use crate::error::PriceError;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_kernel::thp::{self, ThpSizeControl};
 use pagewise_kernel::userfault::MissingPageServer;
 use pagewise_model::bench::PageKind;
@@ -29,7 +29,7 @@ pub(super) struct MthpSizes {
 }
 
 impl MthpSizes {
-    pub(super) fn here(kinds: PageKinds) -> Self {
+    pub(super) fn here(kinds: MachinePageSizes) -> Self {
         let whole = thp::enabled().unwrap_or_default();
         Self::sort(thp::sizes().unwrap_or_default(), &whole, kinds.huge())
     }
@@ -87,7 +87,7 @@ fn is_advised(word: &str, whole: &str) -> bool {
 /// Tries a way. An error if it is not available.
 pub(super) fn try_way(
     way: MemoryBenchWay,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     sizes: &MthpSizes,
     pool: &ReservedPool,
 ) -> Result<(), Unavailable> {
@@ -116,7 +116,7 @@ pub(super) fn try_way(
 /// Tries a way to share the pool, which there is.
 fn try_shared(
     way: MemoryBenchWay,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     pool: &ReservedPool,
 ) -> Result<(), Unavailable> {
     if way == MemoryBenchWay::PoolFile && !pool.has_mount() {
@@ -161,7 +161,7 @@ mod tests {
         let found = sizes("madvise");
         assert_eq!(found.ways().count(), 3, "8 KiB is not offered for anonymous memory");
         let kib = |kib| PageSize::new(Bytes::kib(kib).0).expect("a power of two");
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let pool = ReservedPool::here(kinds.huge());
         let of =
             |size| try_way(MemoryBenchWay::Mthp { page_bytes: kib(size) }, kinds, &found, &pool);

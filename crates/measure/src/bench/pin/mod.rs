@@ -24,7 +24,7 @@ use crate::bench::frame::{
     self, BenchCallbacks, BenchCost, BenchRounds, PIECES, SampleTurn, Sampled, Slot,
 };
 use crate::error::PriceError;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, limits};
 use pagewise_model::bench::PageKind;
@@ -59,7 +59,7 @@ pub struct PinBenchRequest {
 #[derive(Debug)]
 pub struct PinPlan {
     pins: PinBenchReport,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
 }
 
 impl PinPlan {
@@ -68,7 +68,7 @@ impl PinPlan {
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: PinBenchRequest) -> Result<Self, PriceError> {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let cpu = frame::cpus()?[0];
         let most = limits::own_memory()?.bytes;
         let (pages, unavailable) =
@@ -131,7 +131,7 @@ pub fn run(plan: &PinPlan, callbacks: BenchCallbacks<'_, PinPoint>) -> PinBenchR
 /// time.
 fn take(
     point: &PinPoint,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     piece: Nanos,
     turn: SampleTurn<'_>,
 ) -> Sampled<PinSample> {
@@ -163,7 +163,7 @@ fn take(
 }
 
 /// Takes one page of the kind, if a mapping of it leaves enough memory for others.
-fn try_kind(kinds: PageKinds, kind: PageKind, most: Bytes) -> Result<(), UnavailablePages> {
+fn try_kind(kinds: MachinePageSizes, kind: PageKind, most: Bytes) -> Result<(), UnavailablePages> {
     let resident = kinds.resident(kind, REGION);
     if resident > most {
         return Err(UnavailablePages {
@@ -307,13 +307,13 @@ mod tests {
         let taken = |stop: &'static (dyn Fn() -> bool + Sync)| {
             let turn = SampleTurn { repeat: 0, place: 0, stop: StopCheck(stop) };
             std::thread::scope(|scope| {
-                scope.spawn(|| take(&point, PageKinds::here(), Nanos(1000), turn)).join()
+                scope.spawn(|| take(&point, MachinePageSizes::here(), Nanos(1000), turn)).join()
             })
             .expect("no panic")
         };
         let (sample, page) = taken(&|| false).expect("memory");
         assert!(sample.call_ns > 0.0 && sample.release_ns == 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(PageKinds::here().base()));
+        assert_eq!(page, Fact::Known(MachinePageSizes::here().base()));
         assert!(matches!(taken(&|| true), Err(PriceError::Interrupted)));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::TextBenchRequest;
 use crate::bench::tlb::{apart, steps};
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::text::{JumpOrder, TextBenchPoint};
 use pagewise_model::bench::tlb::LINE;
@@ -23,7 +23,7 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// All points of the parts that were asked for, each once.
 pub(super) fn points(
     request: &TextBenchRequest,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     most: Bytes,
 ) -> Vec<TextBenchPoint> {
     let of_sizes = if request.parts.sizes { sizes(request, kinds, most) } else { Vec::new() };
@@ -34,7 +34,7 @@ pub(super) fn points(
 }
 
 /// Code of growing size, on each kind of page in each order.
-fn sizes(request: &TextBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TextBenchPoint> {
+fn sizes(request: &TextBenchRequest, kinds: MachinePageSizes, most: Bytes) -> Vec<TextBenchPoint> {
     let base = kinds.base();
     let (from, to) = (request.smallest.pages(base), request.largest.pages(base));
     let per_octave = if request.quick { 1 } else { 2 };
@@ -51,7 +51,7 @@ fn sizes(request: &TextBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TextB
 
 /// A growing number of pages: base pages far apart, huge pages, and as many elements on few huge ones. Empty
 /// if there are no huge pages to compare with.
-fn pages(request: &TextBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TextBenchPoint> {
+fn pages(request: &TextBenchRequest, kinds: MachinePageSizes, most: Bytes) -> Vec<TextBenchPoint> {
     if !request.kinds.contains(&PageKind::Thp) {
         return Vec::new();
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn sizes_are_all_that_was_asked_for_and_fits() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let all = sizes(&request(false), kinds, Bytes::gib(4));
         let has = |bytes| all.iter().any(|p| p.set_bytes() == bytes && p.pages == PageKind::Base);
         assert!(has(Bytes::mib(256)) && all.iter().all(|p| p.set_bytes() <= Bytes::mib(256)));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn every_number_of_pages_is_set_against_few_huge_ones() {
         for quick in [true, false] {
-            let kinds = PageKinds::here();
+            let kinds = MachinePageSizes::here();
             let dense = Bytes(kinds.base().bytes());
             let points = pages(&request(quick), kinds, Bytes::gib(2));
             let few = |n| {
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(different.len(), points.len());
         }
         let base_alone = TextBenchRequest { kinds: vec![PageKind::Base], ..request(true) };
-        assert!(pages(&base_alone, PageKinds::here(), Bytes::gib(2)).is_empty());
+        assert!(pages(&base_alone, MachinePageSizes::here(), Bytes::gib(2)).is_empty());
     }
 
     #[test]

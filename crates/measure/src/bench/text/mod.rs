@@ -32,7 +32,7 @@ use crate::bench::frame::{
 use crate::bench::tlb::claimed_tlbs;
 use crate::error::PriceError;
 use crate::kernels::chain::{INSTRUCTIONS, IS_KNOWN, JumpChain, JumpRoute};
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use crate::sample::time_cpu;
 use misses::ItlbMissCounter;
 use pagewise_kernel::SysError;
@@ -90,7 +90,7 @@ pub struct TextBenchRequest {
 #[derive(Debug)]
 pub struct TextBenchPlan {
     jumps: TextBenchReport,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
 }
 
 impl TextBenchPlan {
@@ -100,7 +100,7 @@ impl TextBenchPlan {
     /// If there is no code for this architecture, if no generated code may be executed, or if nothing is left
     /// to measure.
     pub fn new(mut request: TextBenchRequest) -> Result<Self, PriceError> {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         may_execute(kinds)?;
         let cpu = frame::cpus()?[0];
         let most = frame::allowed_memory()?;
@@ -230,7 +230,7 @@ fn laps_of(point: &TextBenchPoint, rounds: &mut BenchRounds<'_, TextBenchPoint>)
 }
 
 /// The code of a point in a fresh mapping.
-fn written(point: &TextBenchPoint, kinds: PageKinds) -> Result<JumpChain, PriceError> {
+fn written(point: &TextBenchPoint, kinds: MachinePageSizes) -> Result<JumpChain, PriceError> {
     let base = kinds.base();
     let places = grid::places(point.apart_bytes, point.jumps, base);
     let mut region = kinds.map(point.pages, point.set_bytes())?;
@@ -248,7 +248,7 @@ fn through(route: &JumpRoute<'_>, times: u64) -> Result<(), PriceError> {
 }
 
 /// Whether there is code here and it may be executed: one element on one page.
-fn may_execute(kinds: PageKinds) -> Result<(), PriceError> {
+fn may_execute(kinds: MachinePageSizes) -> Result<(), PriceError> {
     if !IS_KNOWN {
         let text = format!(
             "this bench generates code only for x86-64, not for {}",
@@ -320,7 +320,12 @@ mod tests {
     }
 
     fn point(pages: PageKind) -> TextBenchPoint {
-        TextBenchPoint::new(JumpOrder::Repeated, pages, Bytes(PageKinds::here().base().bytes()), 16)
+        TextBenchPoint::new(
+            JumpOrder::Repeated,
+            pages,
+            Bytes(MachinePageSizes::here().base().bytes()),
+            16,
+        )
     }
 
     fn taken(
@@ -339,13 +344,13 @@ mod tests {
     fn a_sample_has_a_time_and_a_proven_page() {
         let (sample, page) = taken(PageKind::Base, &|| false).expect("memory");
         assert!(sample.jump_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(PageKinds::here().base()));
+        assert_eq!(page, Fact::Known(MachinePageSizes::here().base()));
     }
 
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn executed_code_is_proven_to_be_on_huge_pages_or_refused() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         match taken(PageKind::Thp, &|| false) {
             Ok((_, page)) => assert_eq!(page, Fact::Known(kinds.huge())),
             Err(error) => println!("SKIP executed_code_is_proven_to_be_on_huge_pages: {error}"),

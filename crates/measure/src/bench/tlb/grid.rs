@@ -1,7 +1,7 @@
 //! Which points are walked.
 
 use super::TlbBenchRequest;
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::tlb::{TlbPath, TlbPoint};
 use pagewise_model::{Bytes, PageSize};
@@ -22,7 +22,11 @@ const BACKING: [u64; 5] = [64, 128, 256, 512, 1024];
 const FEWEST_ELEMENTS: u64 = 4;
 
 /// Lists over growing sets, each on every kind of page.
-pub(super) fn lists(request: &TlbBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TlbPoint> {
+pub(super) fn lists(
+    request: &TlbBenchRequest,
+    kinds: MachinePageSizes,
+    most: Bytes,
+) -> Vec<TlbPoint> {
     let mut points = Vec::new();
     for &order in &request.orders {
         for &npad in &request.npads {
@@ -53,7 +57,11 @@ pub(crate) const fn apart(base: PageSize) -> Bytes {
 }
 
 /// Lines by growing number: on base pages, on huge pages, and packed for comparison.
-pub(super) fn lines(request: &TlbBenchRequest, kinds: PageKinds, most: Bytes) -> Vec<TlbPoint> {
+pub(super) fn lines(
+    request: &TlbBenchRequest,
+    kinds: MachinePageSizes,
+    most: Bytes,
+) -> Vec<TlbPoint> {
     let within = |each: u64| most.0 / each.max(1);
     let per_octave = if request.quick { 4 } else { 8 };
     let has = |kind| request.kinds.contains(&kind);
@@ -117,7 +125,7 @@ mod tests {
 
     #[test]
     fn lists_are_all_that_was_asked_for_and_fits() {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let all = lists(&request(false), kinds, Bytes::gib(4));
         assert_eq!(all.len(), 2 * 4 * 21 * 2);
         assert!(all.iter().all(|p| p.elements.is_power_of_two() && p.elements >= 4));
@@ -136,7 +144,7 @@ mod tests {
     #[test]
     fn every_number_of_lines_has_its_packed_one() {
         for quick in [true, false] {
-            let points = lines(&request(quick), PageKinds::here(), Bytes::gib(2));
+            let points = lines(&request(quick), MachinePageSizes::here(), Bytes::gib(2));
             let packed: BTreeSet<u64> =
                 points.iter().filter(|p| p.path == TlbPath::PACKED).map(|p| p.elements).collect();
             assert!(points.iter().all(|p| packed.contains(&p.elements)));

@@ -30,7 +30,7 @@ use crate::bench::frame::{
 };
 use crate::error::PriceError;
 use crate::kernels::list::{ChaseList, ChaseListBuilder};
-use crate::kinds::PageKinds;
+use crate::kinds::MachinePageSizes;
 use crate::sample::time_cpu;
 use layout::TlbLayout;
 use pagewise_kernel::{SysError, tlb, topology};
@@ -98,7 +98,7 @@ pub struct TlbBenchRequest {
 #[derive(Debug)]
 pub struct TlbPlan {
     walks: TlbBenchReport,
-    kinds: PageKinds,
+    kinds: MachinePageSizes,
     cpus: Vec<u32>,
     /// Rounds that end with a repeat of the bandwidth.
     rate_repeats: u32,
@@ -110,7 +110,7 @@ impl TlbPlan {
     /// # Errors
     /// If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: TlbBenchRequest) -> Result<Self, PriceError> {
-        let kinds = PageKinds::here();
+        let kinds = MachinePageSizes::here();
         let cpus = frame::cpus()?;
         let most = frame::allowed_memory()?;
         let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
@@ -378,7 +378,7 @@ mod tests {
     fn a_sample_has_a_time_and_a_proven_page() {
         let (sample, page) = taken(&|| false).expect("memory");
         assert!(sample.load_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
-        assert_eq!(page, Fact::Known(PageKinds::here().base()));
+        assert_eq!(page, Fact::Known(MachinePageSizes::here().base()));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Cells: the way to read, and everything else that may differ between two cells.
 
 use crate::bench::tlb::AccessOrder;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to read the bytes of a file.

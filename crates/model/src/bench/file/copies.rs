@@ -1,8 +1,8 @@
 //! The kernel's copy compared with copies that a program can make.
 
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to copy.

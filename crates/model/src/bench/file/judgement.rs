@@ -2,7 +2,7 @@
 
 use crate::bench::pipe::BenchClaim;
 use crate::measured::Fact;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A cell that did other work than requested. It is not compared with other cells.

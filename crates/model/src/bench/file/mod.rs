@@ -3,7 +3,7 @@
 //!
 //! A [`FilePoint`] is one [`FileCell`], and a [`FileSample`] is one fresh process. Times are wall time, with set-up,
 //! passes and tear-down apart. The [`ReadLedger`] of each sample holds what was really read. The saved run around
-//! it (`run::Run`) holds machine and version.
+//! it (`run::SavedRun`) holds machine and version.
 
 mod cell;
 mod copies;
@@ -22,8 +22,8 @@ pub use sample::{CacheProof, ExpectedChecksum, FileSample, ReadLedger};
 use crate::bench::RepeatSeries;
 use crate::cache::FolioClass;
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One cell with its samples.

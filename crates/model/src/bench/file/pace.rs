@@ -7,8 +7,8 @@
 //! or the memory, unless every process of the cell met such a stretch in the same slice. More processes give
 //! a smaller sum, by some percent.
 
+use crate::schema::JsonSchema;
 use crate::units::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The least CPU time of each step over all processes of a cell with one thread.

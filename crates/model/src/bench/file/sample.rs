@@ -2,8 +2,8 @@
 
 use super::cell::FileCell;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was really read. A cell is refused if its ledger differs from the requested work.

@@ -3,7 +3,7 @@
 //! A [`MemoryBenchPoint`] is one [`MemoryBenchWay`], used by a number of threads that touch one base page in a given number. A
 //! [`MemoryBenchSample`] is one fresh mapping: made, touched and given back. Each step is timed by the wall clock, with
 //! the faults that the kernel counted. Reports show nanoseconds for each base page used, so that ways on
-//! pages of different sizes compare. The saved run around it (`run::Run`) holds machine and version.
+//! pages of different sizes compare. The saved run around it (`run::SavedRun`) holds machine and version.
 
 mod way;
 
@@ -11,8 +11,8 @@ pub use way::MemoryBenchWay;
 
 use crate::bench::{BenchClaim, MissingWay, RepeatSeries};
 use crate::measured::{Fact, Measured, median};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Faults that may occur in addition, whatever is touched: the stack, the clock's page, the C library.

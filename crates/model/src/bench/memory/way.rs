@@ -1,7 +1,7 @@
 //! The ways to get memory.
 
+use crate::schema::JsonSchema;
 use crate::units::PageSize;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to get memory and have it filled with pages.

@@ -9,8 +9,8 @@
 use super::PipeConsumption;
 use crate::look::CpuSamples;
 use crate::measured::Fact;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A kind of work on the way of bytes through a pipe.
@@ -111,7 +111,7 @@ impl PipeTimeAccount {
 /// The faster of two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SpeedVerdict {
+pub enum PointSpeed {
     Faster,
     Slower,
     /// The repeats do not decide.
@@ -126,7 +126,7 @@ pub struct PipeRatio {
     /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
     /// Speed of the second point compared with the first.
-    pub pace: SpeedVerdict,
+    pub pace: PointSpeed,
 }
 
 /// The step from one rung to the next, under the same consumption.

@@ -8,7 +8,7 @@
 //!
 //! Rates are GiB/s on the wall clock, from the arrival of the first bytes to that of the last. CPU time is
 //! what the kernel charged to the two processes. A process that only empties the socket of a forwarding
-//! consumer is not included. The saved run around it (`run::Run`) holds machine, prices and version.
+//! consumer is not included. The saved run around it (`run::SavedRun`) holds machine, prices and version.
 
 mod judgement;
 mod rung;
@@ -16,15 +16,15 @@ mod sample;
 
 pub use judgement::{
     CrossCorePrices, PipeJudgement, PipeRatio, PipeSizeAdvice, PipeTimeAccount, PipeWork,
-    PipeWorkBasis, PipeWorkPart, ReferencePrices, RungStep, SpeedVerdict,
+    PipeWorkBasis, PipeWorkPart, PointSpeed, ReferencePrices, RungStep,
 };
 pub use rung::{CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungWait, RungWriter};
 pub use sample::{PipeEndUsage, PipeSample};
 
 pub use crate::bench::{BenchClaim, ClaimAnswer};
 use crate::measured::{Fact, Measured};
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos, PageSize};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Treatment of the bytes at the far end.

@@ -1,8 +1,8 @@
 //! A technique with all its settings.
 
 use super::PipeConsumption;
+use crate::schema::JsonSchema;
 use crate::units::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Way by which the producer puts bytes into the pipe.

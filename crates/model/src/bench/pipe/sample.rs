@@ -1,7 +1,7 @@
 //! One repeat: one fresh pair of processes.
 
+use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The work and resource use of one end of the pipe, from the start to its last byte.

@@ -14,7 +14,7 @@
 use super::ApplyError;
 use pagewise_kernel::file_view::read_at_most;
 use pagewise_kernel::part_file::{self, FilePermissions, PartFileTarget};
-use pagewise_kernel::trusted_path::{MissingName, TrustedDir, walk_to_place};
+use pagewise_kernel::trusted_path::{MissingNamePolicy, TrustedDir, walk_to_place};
 use pagewise_kernel::{SysError, attributes, clock, dirs};
 use pagewise_model::Bytes;
 use pagewise_model::applied::{AppliedChange, FileChange, PreviousFile};
@@ -128,7 +128,7 @@ fn apply_in(
     replaces: bool,
 ) -> Result<Option<AppliedChange>, ApplyError> {
     let file = Path::new(&change.file);
-    let before = match place_of(file, MissingName::Ends)? {
+    let before = match place_of(file, MissingNamePolicy::Ends)? {
         Some((directory, name)) => present(&directory, name)?,
         None => None,
     };
@@ -162,7 +162,7 @@ fn apply_in(
 /// created.
 pub(super) fn place_of(
     file: &Path,
-    missing: MissingName,
+    missing: MissingNamePolicy,
 ) -> Result<Option<(TrustedDir, &OsStr)>, ApplyError> {
     let (Some(above), Some(name)) = (file.parent(), file.file_name()) else {
         let why = format!("{} is not the name of a file", file.display());
@@ -235,7 +235,7 @@ fn keep(directory: &Path, applied: &mut AppliedChange) -> Result<PathBuf, ApplyE
 fn write(applied: &AppliedChange) -> Result<(), ApplyError> {
     let (change, before) = (&applied.change, &applied.before);
     let file = Path::new(&change.file);
-    let Some((directory, name)) = place_of(file, MissingName::IsMadeOpen)? else {
+    let Some((directory, name)) = place_of(file, MissingNamePolicy::IsMadeOpen)? else {
         return Err(failed("open", file)(Errno::NOENT.into()).into());
     };
     let rights = rights(change.mode, before.as_ref());
@@ -293,7 +293,7 @@ fn undo_in(
 
 fn take_back(applied: &AppliedChange, is_forced: bool) -> Result<UndoOutcome, ApplyError> {
     let file = Path::new(&applied.change.file);
-    let place = place_of(file, MissingName::Ends)?;
+    let place = place_of(file, MissingNamePolicy::Ends)?;
     let now = match &place {
         Some((directory, name)) => present(directory, name)?,
         None => None,

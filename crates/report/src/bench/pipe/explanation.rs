@@ -10,8 +10,8 @@ use crate::page::ReportDocument;
 use crate::style::TextTone;
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::bench::pipe::{
-    PipeBenchReport, PipeConsumption, PipeJudgement, PipeRatio, PipeTimeAccount, RungStep,
-    SpeedVerdict,
+    PipeBenchReport, PipeConsumption, PipeJudgement, PipeRatio, PipeTimeAccount, PointSpeed,
+    RungStep,
 };
 use pagewise_model::{Fact, Nanos};
 
@@ -107,9 +107,9 @@ fn consumption(ladder: &PipeBenchReport, step: &RungStep) -> Option<PipeConsumpt
 /// `4.81 times the rate (95% interval 4.60 to 5.02)`.
 fn pace(comparison: &PipeRatio) -> String {
     let word = match comparison.pace {
-        SpeedVerdict::Faster => "faster",
-        SpeedVerdict::Slower => "slower",
-        SpeedVerdict::CannotTell => "cannot tell",
+        PointSpeed::Faster => "faster",
+        PointSpeed::Slower => "slower",
+        PointSpeed::CannotTell => "cannot tell",
     };
     let range = match &comparison.interval {
         Fact::Known((low, high)) => {

@@ -7,8 +7,8 @@ use super::*;
 use crate::stats::Rng;
 use pagewise_model::bench::pipe::{
     ClaimAnswer, CpuPlacement, CrossCorePrices, PipeConsumption, PipeEndUsage, PipePoint, PipeRung,
-    PipeSample, PipeTimeAccount, PipeWork, PipeYardsticks, RungBuffers, RungPages, RungReader,
-    RungWait, RungWriter, SpeedVerdict,
+    PipeSample, PipeTimeAccount, PipeWork, PipeYardsticks, PointSpeed, RungBuffers, RungPages,
+    RungReader, RungWait, RungWriter,
 };
 use pagewise_model::look::KernelStack;
 use pagewise_model::price::TransferPoint;
@@ -41,14 +41,14 @@ fn flat(value: f64) -> Measured {
     Measured { median: value, min: value, max: value, n: 9 }
 }
 
-fn prices() -> PagePrices {
+fn prices() -> SessionPrices {
     let pair = 2.0 * (ENTRY + LOCK);
     let bytes = |n: u64| 2.0 * COPY * n as f64 / GIB as f64;
     let transfer = |n: u64, pages: f64| TransferPoint {
         transfer_bytes: Bytes(n),
         transfer_ns: flat(pair + bytes(n - 1) + pages * PAGE),
     };
-    PagePrices {
+    SessionPrices {
         anon_fault_ns: flat(FAULT),
         zero_page_ns: flat(150.0),
         file_fault_ns: flat(500.0),

@@ -15,20 +15,16 @@ fn a_pace_needs_repeats_that_agree() {
     let at = |rates: &[f64]| rated(write_read(), PipeConsumption::Untouched, rates);
     let pace = |a: &[f64], b: &[f64]| compare(&at(a), &at(b)).unwrap().pace;
     let (one, two) = ([1.0, 1.1, 0.9, 1.0, 1.0, 1.1], [2.0, 2.1, 1.9, 2.0, 2.1, 2.0]);
-    assert_eq!(pace(&one, &two), SpeedVerdict::Faster);
-    assert_eq!(pace(&two, &one), SpeedVerdict::Slower);
-    assert_eq!(
-        pace(&one[..5], &two[..5]),
-        SpeedVerdict::CannotTell,
-        "five repeats have no interval"
-    );
+    assert_eq!(pace(&one, &two), PointSpeed::Faster);
+    assert_eq!(pace(&two, &one), PointSpeed::Slower);
+    assert_eq!(pace(&one[..5], &two[..5]), PointSpeed::CannotTell, "five repeats have no interval");
     let mixed = pace(&[1.0, 2.0, 1.0, 1.5, 1.0, 1.2], &[1.4, 1.2, 2.1, 1.0, 1.3, 1.0]);
-    assert_eq!(mixed, SpeedVerdict::CannotTell);
+    assert_eq!(mixed, PointSpeed::CannotTell);
     let (slow, fast) = ([1.0, 1.1, 0.9, 1.0, 1.05, 0.95], [1.5, 1.4, 1.6, 1.5, 1.5, 1.45]);
     let comparison = compare(&at(&slow), &at(&fast)).unwrap();
     let (low, high) = *comparison.interval.known().unwrap();
     assert!(low > 1.2 && comparison.ratio > low && comparison.ratio < high && high < 1.8);
-    assert_eq!(comparison.pace, SpeedVerdict::Faster);
+    assert_eq!(comparison.pace, PointSpeed::Faster);
     assert!(compare(&at(&[]), &at(&[1.0])).is_none());
 }
 

@@ -5,7 +5,7 @@ mod claims;
 mod ratios;
 
 use super::judge;
-use super::knees::{CurveStep, TranslationCurve, find};
+use super::knees::{CurvePoint, TranslationCurve, find};
 use crate::stats::Rng;
 use pagewise_model::bench::tlb::{
     AccessOrder, ClaimedTlb, MemoryBandwidth, MemoryRates, PageKind, TlbBenchReport, TlbPath,
@@ -69,7 +69,7 @@ fn curve(truth: &Truth, noise_share: f64, rng: &mut Rng) -> TranslationCurve {
         let load_ns = FASTEST_NS + truth.extra_ns(pages);
         // The quartile of a normal deviation.
         let low_ns = extra_ns - 0.67 * noise_ns;
-        CurveStep { pages, extra_ns, noise_ns: noise_ns / 10_f64.sqrt(), low_ns, load_ns }
+        CurvePoint { pages, extra_ns, noise_ns: noise_ns / 10_f64.sqrt(), low_ns, load_ns }
     };
     let steps = counts().into_iter().map(|pages| step(pages, rng)).collect();
     TranslationCurve {

@@ -5,6 +5,7 @@
 //! backslash stays unchanged, so the result is for reading, not for parsing back.
 
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthChar;
 
 /// Non-control characters that hide, join or reorder text; inclusive ranges.
 const DECEPTIVE: [(u32, u32); 18] = [
@@ -26,25 +27,6 @@ const DECEPTIVE: [(u32, u32); 18] = [
     (0xfffe, 0xffff),
     (0x1d173, 0x1d17a),
     (0xe0000, 0xe0fff),
-];
-
-/// Characters that take two cells in most terminals; approximate (Unicode Annex 11, and emoji).
-const WIDE: [(u32, u32); 15] = [
-    (0x1100, 0x115f),
-    (0x2300, 0x23ff),
-    (0x25fd, 0x27bf),
-    (0x2b00, 0x2bff),
-    (0x2e80, 0xa4cf),
-    (0xa960, 0xa97f),
-    (0xac00, 0xd7ff),
-    (0xf900, 0xfaff),
-    (0xfe10, 0xfe6f),
-    (0xff00, 0xff60),
-    (0xffe0, 0xffe6),
-    (0x16fe0, 0x1b2ff),
-    (0x1d300, 0x1d37f),
-    (0x1f000, 0x1faff),
-    (0x20000, 0x3fffd),
 ];
 
 fn within(ranges: &[(u32, u32)], c: char) -> bool {
@@ -88,15 +70,11 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-const fn cell(wide: bool) -> usize {
-    if wide { 2 } else { 1 }
-}
-
 fn char_cells(c: char) -> usize {
-    cell(within(&WIDE, c))
+    c.width().unwrap_or(0)
 }
 
-/// Most terminal cells that escaped `text` takes.
+/// Terminal cells that escaped `text` takes.
 #[must_use]
 pub fn cells(text: &str) -> usize {
     text.chars().map(char_cells).sum()
