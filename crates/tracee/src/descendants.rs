@@ -111,12 +111,15 @@ fn still_alive(ours: &[i32], except: &ExceptedChildren, killed: &mut u32) -> Vec
 }
 
 /// Reaps children that have ended by themselves. Leaves children that another thread of this process traces:
-/// that thread must see their ends and reaps them.
+/// that thread must see their ends and reaps them. Two calls for an ordinary orphan: a program may fork faster
+/// than more calls can follow, until no process id is free.
 pub(crate) fn reap_ended(except: &ExceptedChildren) {
     let mut children = OwnChildren::default().list().unwrap_or_default();
     children.retain(|pid| !except.helpers.contains(pid) && except.unreaped != Some(*pid));
-    for pid in children.into_iter().filter(|pid| wait::has_ended(*pid) && !is_traced_beside(*pid)) {
-        wait::reap_if_ended(pid);
+    for pid in children.into_iter().filter(|pid| wait::has_ended(*pid)) {
+        if wait::reap_own_if_ended(pid).is_none() && !is_traced_beside(pid) {
+            wait::reap_if_ended(pid);
+        }
     }
 }
 

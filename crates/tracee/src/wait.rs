@@ -100,8 +100,18 @@ pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
 /// Removes child `pid` if it has ended, and returns how. For a traced child, stops are reported too; they are
 /// not ends.
 pub(crate) fn reap_if_ended(pid: i32) -> Option<ProgramEnd> {
+    reap_with(pid, 0)
+}
+
+/// The same for a child of this thread. `None` also if another thread traces it: the kernel shows its end to
+/// that thread alone.
+pub(crate) fn reap_own_if_ended(pid: i32) -> Option<ProgramEnd> {
+    reap_with(pid, libc::__WNOTHREAD)
+}
+
+fn reap_with(pid: i32, flags: i32) -> Option<ProgramEnd> {
     let is_end = |status: &i32| libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
-    let (status, _) = collect(pid, libc::WNOHANG | libc::__WALL).ok()??;
+    let (status, _) = collect(pid, flags | libc::WNOHANG | libc::__WALL).ok()??;
     Some(status).filter(is_end).map(ended)
 }
 

@@ -29,7 +29,7 @@ use crate::error::SysError;
 use pagewise_model::Bytes;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -48,10 +48,15 @@ pub fn own_group() -> i32 {
     unsafe { libc::getpgrp() }
 }
 
-/// The content of a file that the kernel generates when it is read.
+/// The content of a file that the kernel generates when it is read. Its size is not known before, so none is
+/// asked for: two reads suffice for most.
 pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, SysError> {
+    const USUAL: usize = 4 << 10;
     let path = path.as_ref();
-    std::fs::read(path).map_err(|e| SysError::new("read", path.display().to_string(), e))
+    let fail = |e| SysError::new("read", path.display().to_string(), e);
+    let mut bytes = Vec::with_capacity(USUAL);
+    File::open(path).map_err(fail)?.take(u64::MAX).read_to_end(&mut bytes).map_err(fail)?;
+    Ok(bytes)
 }
 
 /// The trimmed text of a one-line file such as those under `/sys`.
