@@ -143,9 +143,13 @@ mod tests {
     #[test]
     fn many_rounds_arrive_as_they_were_read() {
         let content = content(100 * MIB);
-        let (ways, got) = lent(&content, read_all);
-        assert!(got == content);
-        assert!(ways.is_empty() || ways == [CopyRoute::ReadWrite, CopyRoute::Lend], "{ways:?}");
+        // The kernel itself may hold a page for a moment (khugepaged, DAMON), which ends a series.
+        let lends_to_the_end = |_| {
+            let (ways, got) = lent(&content, read_all);
+            assert!(got == content);
+            ways.is_empty() || ways == [CopyRoute::ReadWrite, CopyRoute::Lend]
+        };
+        assert!((0..5).any(lends_to_the_end));
     }
 
     #[test]
