@@ -36,4 +36,6 @@ pub use dropped::Dropped;
 pub use frozen::{Frozen, FrozenStore};
 pub use region::BufferPages;
 pub(crate) use returning::faults as minor_faults;
+#[cfg(test)]
+pub(crate) use returning::tests::only_sharer;
 pub use send::{SendError, SendWay};

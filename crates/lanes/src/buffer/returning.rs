@@ -247,8 +247,16 @@ fn wait_for(child: libc::pid_t) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Waits until no other test of this process shares page tables: that costs all threads faults, and a
+    /// copy that lends ends when it counts too many.
+    pub(crate) fn only_sharer() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// A region of two pages of a kind, filled with `value`.
     fn filled(pages: BufferPages, value: u8) -> BufferRegion {
@@ -259,6 +267,7 @@ mod tests {
 
     #[test]
     fn content_stays_whichever_way() {
+        let _turn = only_sharer();
         for pages in [BufferPages::Base, BufferPages::Huge] {
             let (mut shared, mut moved) = (filled(pages, 1), filled(pages, 2));
             take_back(&mut shared, &mut PageReferences::default()).unwrap();
@@ -309,6 +318,7 @@ mod tests {
 
     #[test]
     fn a_child_that_somebody_waited_for_has_ended() {
+        let _turn = only_sharer();
         let child = make_child().unwrap();
         assert_eq!(wait_for(child), Ok(()));
         assert_eq!(wait_for(child), Ok(()));
@@ -317,6 +327,7 @@ mod tests {
     #[test]
     #[allow(clippy::print_stdout, reason = "a skipped test says so")]
     fn each_way_to_share_keeps_the_first_value() {
+        let _turn = only_sharer();
         for pages in [BufferPages::Base, BufferPages::Huge] {
             let mut first = None;
             for way in [PageSharing::Refused, PageSharing::Ended] {
