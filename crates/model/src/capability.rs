@@ -23,7 +23,7 @@ pub struct Capability {
     pub name: String,
     pub gives: String,
     pub answer: CapabilityAnswer,
-    /// The step that would make it available; absent if there is none.
+    /// The step that would make it available; absent if no step would.
     pub unlock: Option<String>,
 }
 

@@ -70,7 +70,7 @@ pub struct RunComparison {
 }
 
 impl RunComparison {
-    /// The answer to the limit for all runs, which is the worst of theirs; none without a limit.
+    /// The answer to the limit for all runs: the worst single answer. None without a limit.
     #[must_use]
     pub fn limit(&self) -> Option<LimitWord> {
         let words: Vec<LimitWord> = self.runs.iter().filter_map(|run| run.limit).collect();

@@ -495,7 +495,6 @@ fn chain(lines: &[CallGraphLine]) -> String {
     if left_out == 0 {
         return names.join(" > ");
     }
-    let ends =
-        [&names[..MOST_CHAINED], &names[names.len() - MOST_CHAINED..]].map(|e| e.join(" > "));
-    format!("{} > ({left_out} more) > {}", ends[0], ends[1])
+    let (first, last) = (&names[..MOST_CHAINED], &names[names.len() - MOST_CHAINED..]);
+    format!("{} > ({left_out} more) > {}", first.join(" > "), last.join(" > "))
 }

@@ -66,7 +66,7 @@ impl FileSnapshot {
         Self { path: path.to_owned(), before }
     }
 
-    /// The content that the run wrote, or why there is none.
+    /// The content that the run wrote, or why it is missing.
     pub(crate) fn read(&self) -> Result<StreamHashes, String> {
         let (file, after) = open(&self.path)?;
         if self.before == Some(after) {

@@ -129,7 +129,7 @@ pub struct TextBenchReport {
     pub points: Vec<TextBenchPoint>,
     /// Kinds of pages that are not available.
     pub unavailable: Vec<UnavailablePages>,
-    /// The event that counted misses of the instruction TLB, or why there is none.
+    /// The event that counted misses of the instruction TLB, or why none was counted.
     pub counter: Fact<String>,
     /// TLBs that the processor claims; empty if it claims none.
     pub claimed: Vec<ClaimedTlb>,

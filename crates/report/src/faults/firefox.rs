@@ -167,7 +167,7 @@ impl FirefoxFaults {
         let start = ReferenceTimestamp::from_millis_since_unix_epoch(start);
         self.profile.set_reference_timestamp(start);
         self.profile.set_product(&run.command.join(" "));
-        // Only a non-text key could make this fail, and there is none.
+        // Only a key that is not text could make this fail. All keys are text.
         serde_json::to_string(&self.profile).unwrap_or_default() + "\n"
     }
 }

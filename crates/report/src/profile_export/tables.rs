@@ -17,7 +17,7 @@ pub(crate) struct ProfileQuantity {
 #[derive(Debug, Clone)]
 pub(crate) struct ProfileFrame<'a> {
     pub(crate) function: Cow<'a, str>,
-    /// The file of the code; empty if there is none.
+    /// The file of the code; empty for code without a file.
     pub(crate) file: &'a str,
     /// Offset in the file.
     pub(crate) offset: u64,

@@ -26,7 +26,7 @@ pub struct FaultRun {
     pub ended: ProgramEnd,
     /// This process received SIGINT, SIGTERM or SIGHUP meanwhile.
     pub interrupted: bool,
-    /// Summary of its faults, or why there is none.
+    /// Summary of its faults, or why it is missing.
     pub report: Result<FaultReport, RecordError>,
     /// Parts of files that it read, by path, if requested.
     pub reads: Vec<(String, Vec<WorkingSetRange>)>,

@@ -2,6 +2,7 @@
 //! `measure`, the load of the machine from /proc.
 
 mod at_once;
+mod failure;
 mod runs;
 
 use crate::conditions;
@@ -12,13 +13,13 @@ use crate::output::CapturedOutput;
 use crate::race::{SessionClock, SystemTotals};
 use crate::request::SessionRequest;
 use crate::scratch::ScratchDir;
-use crate::service::{AROUND, run_shell};
 use crate::stop::SessionStop;
 use crate::world::{
     ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent,
     SessionSurroundings, TimedRun,
 };
 use at_once::SupervisorLauncher;
+use failure::{clean_unsupervised, stopped, within_limits};
 use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
@@ -292,20 +293,6 @@ impl<'a> RealWorld<'a> {
     }
 }
 
-/// A run that kept its limits.
-fn within_limits(
-    launch: &ProgramLaunch,
-    finished: FinishedRun,
-) -> Result<FinishedRun, SessionStop> {
-    if finished.over_memory {
-        return Err(SessionStop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
-    }
-    if finished.timed_out {
-        return Err(SessionStop::TooLong(launch.timeout_ns.unwrap_or_default()));
-    }
-    Ok(finished)
-}
-
 /// Puts settings of folios back.
 fn give_up(folios: Option<FolioSwitches>) -> Result<(), SessionStop> {
     folios.map_or(Ok(()), FolioSwitches::put_back).map_err(SessionStop::Broken)
@@ -323,20 +310,6 @@ fn on_pool(done: &FinishedRun, arm: &ProgramArm) -> Bytes {
 fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
     let flag = Arc::clone(flag);
     move || flag.load(Ordering::Relaxed)
-}
-
-/// `--cleanup` without a supervisor, which is dead: the changes of `--prepare` must be undone.
-fn clean_unsupervised(command: Option<&str>) -> Result<(), SessionStop> {
-    let Some(command) = command else { return Ok(()) };
-    run_shell(command, AROUND, None).map_err(|error| error.into_stop("--cleanup"))
-}
-
-fn stopped(error: SuperviseError) -> SessionStop {
-    match error {
-        SuperviseError::Launch(error) => SessionStop::Launch(error),
-        SuperviseError::Interrupted => SessionStop::Interrupted,
-        other => SessionStop::Broken(other.to_string()),
-    }
 }
 
 /// The prices of a session that begins.

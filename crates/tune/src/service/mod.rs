@@ -7,6 +7,7 @@
 //! CPUs, which the race does itself), and separate machines for the generator.
 
 mod answer;
+mod durations;
 mod failure;
 mod halves;
 mod live;
@@ -21,6 +22,7 @@ mod servers;
 mod shell;
 mod stage;
 mod subject;
+mod switched_arm;
 mod tree;
 mod watched;
 

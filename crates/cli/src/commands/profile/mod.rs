@@ -20,6 +20,7 @@ use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{CpuSamples, LookFindings, TimedFaults, TracedLook};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::ArmSettings;
+use pagewise_model::price::SessionPrices;
 use pagewise_model::profile::{self, FollowedProcess, StackSamples};
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
@@ -68,12 +69,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode, CommandFailure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
-    let display = ProgressDisplay::new(false);
-    display.show("measuring this machine's unit prices");
-    let prices =
-        pagewise_measure::calibrate(&CalibrationOptions::cached(Nanos::secs(2)), &|| false)
-            .map_err(|e| CommandFailure::usage(e.to_string()))?;
-    display.finish();
+    let prices = unit_prices()?;
     let files = MappedFiles::default();
     let images = || Box::new(CodeImages::new(files.clone(), false)) as Walker;
     let walker = args.interpreter_frames.then(images);
@@ -102,6 +98,15 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode, CommandFailure> {
         terminal::report(&error);
     }
     passthrough::end_like(ended)
+}
+
+fn unit_prices() -> Result<SessionPrices, CommandFailure> {
+    let display = ProgressDisplay::new(false);
+    display.show("measuring this machine's unit prices");
+    let options = CalibrationOptions::cached(Nanos::secs(2));
+    let prices = pagewise_measure::calibrate(&options, &|| false);
+    display.finish();
+    prices.map_err(|error| CommandFailure::usage(error.to_string()))
 }
 
 /// Adds what is known only at the end.

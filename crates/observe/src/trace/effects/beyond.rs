@@ -11,6 +11,15 @@ use pagewise_tracee::ptrace::read_u64;
 /// Said of a process that has requests carried out without calls.
 const RINGS: &str = "used io_uring, which pagewise cannot trace, in";
 
+/// True for a call on another process that changes nothing there.
+fn only_asks(number: i64, args: &[u64; 6]) -> bool {
+    match number {
+        libc::SYS_prlimit64 => args[2] == 0,
+        libc::SYS_ptrace => !ATTACHING.contains(&args[0]),
+        _ => false,
+    }
+}
+
 impl TreeEffects {
     pub(super) fn begin_beyond(
         &self,
@@ -43,12 +52,7 @@ impl TreeEffects {
                 self.object_effect(IpcKind::Memory, args[0], "attached to write shared memory")
             }
             SyscallKind::Queue(call) => self.begin_queue(tid, call, args),
-            SyscallKind::Others(..) if number == libc::SYS_prlimit64 && args[2] == 0 => None,
-            SyscallKind::Others(..)
-                if number == libc::SYS_ptrace && !ATTACHING.contains(&args[0]) =>
-            {
-                None
-            }
+            SyscallKind::Others(..) if only_asks(number, args) => None,
             SyscallKind::Others(whom, action) => {
                 effect(action, reach::acted_on(pid, whom, args, in_tree)?)
             }
