@@ -7,7 +7,7 @@ use pagewise_model::run::SavedRun;
 use std::error::Error;
 use std::process::ExitCode;
 
-#[path = "../tests/support/reading.rs"]
+#[path = "../tests/testsuite/support/reading.rs"]
 mod reading;
 
 /// Columns of a report that no terminal limits.

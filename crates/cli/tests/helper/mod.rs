@@ -198,7 +198,7 @@ pub(crate) fn await_gone(place: &Place) -> bool {
     })
 }
 
-/// Set after one wait in vain for another process's experiment. The other tests then do not wait.
+/// Set after a wait in vain for another process's experiment. Later tests do not wait until the lock is free.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Calls `attempt` until it returns a value, while an experiment of another process holds the lock. `None`,
@@ -206,8 +206,12 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 pub(crate) fn once_free<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
     for _second in 0..10 {
         let got = attempt();
-        if got.is_some() || BUSY.load(Ordering::Relaxed) {
-            return got.or_else(skip);
+        if got.is_some() {
+            BUSY.store(false, Ordering::Relaxed);
+            return got;
+        }
+        if BUSY.load(Ordering::Relaxed) {
+            return skip();
         }
         std::thread::sleep(Duration::from_secs(1));
     }

@@ -1,0 +1,29 @@
+//! Samples of a ladder on this kernel: they include both ends of the pipe, but not this program.
+
+use crate::helper::{Place, only_turn, said};
+use pagewise_model::body::{BenchReport, RunBody};
+use pagewise_model::run::SavedRun;
+
+#[test]
+fn samples_show_both_ends_of_a_rung() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = ["bench", "pipe", "--only", "P1", "--consume", "untouched", "--repeats", "1"];
+    let mut command = place.pagewise(&words);
+    command.args(["--bytes", "512M", "--samples", "--quiet", "--json"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let run = SavedRun::from_json(&output.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
+    let judgement = ladder.judgement.unwrap();
+    let Some(samples) = judgement.accounts[0].samples.known() else {
+        println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);
+        return;
+    };
+    let seen = |call: &str| {
+        let mut stacks = samples.stacks.iter();
+        stacks.any(|stack| stack.symbols.iter().any(|symbol| symbol.contains(call)))
+    };
+    assert!(seen("pipe_write") && seen("pipe_read"), "{samples:?}");
+    assert!(!seen("do_wait"), "{samples:?}");
+}

@@ -1,0 +1,147 @@
+//! Ladders as terminal text, CSV, chart and page: constructed ones against reviewed texts in `tests/golden`,
+//! and hostile ones. `UPDATE_GOLDEN` writes the texts again.
+
+use crate::support::forms::Forms;
+use crate::support::ladder::{bench, ladder, point, rung, sweep};
+use crate::support::{HOSTILE, PLAIN, check};
+use pagewise_model::Fact;
+use pagewise_model::bench::pipe::{
+    PipeBenchReport, PipeConsumption, PipePoint, RungReader, RungWriter,
+};
+use pagewise_report::bench::pipe::{csv, section, svg};
+use pagewise_report::escape::cells;
+use pagewise_report::{TerminalStyle, render_whole};
+use proptest::prelude::*;
+
+fn forms(ladder: PipeBenchReport, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&ladder, &PLAIN), csv(&ladder), svg(&ladder, caption).wide);
+    Forms { run: bench(ladder), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(ladder(), "an example machine")
+}
+
+#[test]
+fn the_ladder_as_text() {
+    check("ladder.txt", &section(&ladder(), &PLAIN));
+    assert!(render_whole(&bench(ladder()), &PLAIN).contains(&section(&ladder(), &PLAIN)));
+}
+
+#[test]
+fn a_sweep_as_text() {
+    let text = section(&sweep(), &PLAIN);
+    assert!(text.contains("pipe 256 KiB is as good") && text.contains("the sweep: "), "{text}");
+}
+
+#[test]
+fn every_repeat_as_csv() {
+    usual().check_csv("ladder.csv");
+}
+
+#[test]
+fn the_charts() {
+    check("ladder.svg", &usual().svg);
+    check("sweep.svg", &svg(&sweep(), "an example machine").wide);
+}
+
+#[test]
+fn the_page() {
+    usual().check_page("ladder.html");
+}
+
+#[test]
+fn what_nobody_looked_at_is_headed_by_reference() {
+    let text = section(&ladder(), &PLAIN);
+    assert_eq!(text.matches("    by reference").count(), 2, "{text}");
+    assert!(svg(&ladder(), "").wide.contains(">by reference</text>"));
+    assert!(csv(&ladder()).contains(",by reference,"));
+}
+
+#[test]
+fn figures_that_cannot_be_and_wrong_bytes_are_reported() {
+    let mut wrong = ladder();
+    assert!(section(&wrong, &PLAIN).contains("implausible"), "25 touched against 20 of memory");
+    wrong.points[1].verified = Fact::Known(false);
+    assert!(section(&wrong, &PLAIN).contains("did not receive the bytes that were sent"));
+    let page = forms(wrong, "").page();
+    assert!(page.contains("implausible") && page.contains("wrong bytes"));
+}
+
+fn hostile() -> PipeBenchReport {
+    let mut ladder = ladder();
+    ladder.points[0].rung.name = HOSTILE.into();
+    ladder.points[1].rung.name = HOSTILE.into();
+    ladder.points[2].refused = Some(HOSTILE.into());
+    ladder.points[3].page_bytes = Fact::missing(HOSTILE);
+    ladder.yardsticks.memcpy_gib_per_s = Fact::missing(HOSTILE);
+    ladder.claims[0].claim = HOSTILE.into();
+    ladder.claims[0].why = HOSTILE.into();
+    let judgement = ladder.judgement.as_mut().unwrap();
+    judgement.accounts[1].disagreements = vec![HOSTILE.into()];
+    judgement.accounts[1].parts[0].evidence = HOSTILE.into();
+    if let Fact::Known(samples) = &mut judgement.accounts[1].samples {
+        samples.stacks[0].symbols = vec![HOSTILE.into(); 1000];
+    }
+    judgement.accounts[0].samples = Fact::missing(HOSTILE);
+    ladder
+}
+
+#[test]
+fn text_of_others_is_text_everywhere() {
+    let mut forms = forms(hostile(), HOSTILE);
+    forms.run.warnings = vec![HOSTILE.into()];
+    forms.run.pagewise = HOSTILE.into();
+    forms.assert_text_of_others_is_text();
+    for text in [&forms.svg, &forms.page()] {
+        assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    }
+}
+
+#[test]
+fn points_that_are_not_there_are_no_panic() {
+    let mut cut = ladder();
+    cut.points.truncate(1);
+    assert!(section(&cut, &PLAIN).contains("by reference"));
+    assert!(forms(cut, "").page().contains("not known"));
+}
+
+/// Every opened element is closed in order.
+fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap();
+        let name = tag.split([' ', '\n']).next().unwrap();
+        if let Some(closed) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed), "{svg}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_rates_give_a_whole_picture_and_lines_within_the_width(
+        rates in prop::collection::vec(prop_oneof![1e-9..1e9f64, Just(0.0), Just(f64::NAN)], 0..6),
+        name in "\\PC{0,30}",
+        width in 40usize..90,
+    ) {
+        let rungs = rates.iter().map(|rate| {
+            let rung = rung(&name, RungWriter::Write, RungReader::Read);
+            point(&rung, PipeConsumption::Untouched, *rate)
+        });
+        let mut any = ladder();
+        any.points = rungs.collect::<Vec<PipePoint>>();
+        any.judgement = None;
+        let picture = svg(&any, &name).wide;
+        prop_assert!(!picture.contains("NaN") && !picture.contains("inf"));
+        assert_well_formed(&picture);
+        any.sweep = true;
+        assert_well_formed(&svg(&any, &name).narrow);
+        let style = TerminalStyle { width, ..PLAIN };
+        let text = section(&any, &style);
+        prop_assert!(text.lines().all(|l| cells(l) <= width.min(160)), "{text}");
+    }
+}
