@@ -85,13 +85,20 @@ pub fn open_inside(pid: i32, path: &Path) -> Option<File> {
 
 /// Opens the file of a mapping that was recorded when it was made.
 fn open_recorded(map: &MapEvent) -> Result<File, Why> {
-    let all = maps::read(map.pid).unwrap_or_default();
+    open_listed(map, &maps::read(map.pid).unwrap_or_default())
+}
+
+/// [`open_recorded`], where `all` are the mappings that the process had a moment ago. It may have ended since.
+fn open_listed(map: &MapEvent, all: &[Mapping]) -> Result<File, Why> {
     let is_same = |mapping: &&Mapping| {
         mapping.contains(map.start_address)
             && (map.file == Some(id_of(mapping)) || mapping.path.as_bytes() == map.path.as_bytes())
     };
     match all.iter().find(is_same) {
-        Some(mapping) => open(map.pid, mapping),
+        Some(mapping) => match open(map.pid, mapping) {
+            Err(UNREADABLE) => ours(Path::new(&map.path), map.file).or(Err(UNREADABLE)),
+            opened => opened,
+        },
         None => ours(Path::new(&map.path), map.file),
     }
 }
@@ -280,6 +287,20 @@ mod tests {
         assert_eq!(gone(None).unwrap_err(), GONE);
         let (_view, second) = mapped(&File::open(&path).unwrap());
         assert_eq!(content(&gone(Some(id_of(&second))).unwrap()), "second");
+    }
+
+    #[test]
+    fn a_process_may_end_after_its_mappings_were_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("x");
+        std::fs::write(&path, "first").unwrap();
+        let (_view, mapping) = mapped(&File::open(&path).unwrap());
+        let ended = told(i32::MAX, &mapping, Some(id_of(&mapping)));
+        let open = || open_listed(&ended, std::slice::from_ref(&mapping));
+        assert_eq!(content(&open().unwrap()), "first");
+        std::fs::write(dir.path().join("y"), "second").unwrap();
+        std::fs::rename(dir.path().join("y"), &path).unwrap();
+        assert_eq!(open().unwrap_err(), UNREADABLE);
     }
 
     #[test]
