@@ -67,6 +67,27 @@ pub fn open(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// [`open`], for an event that also counts its records without room in a ring (Linux 6.0; [`lost_records`]).
+pub fn open_counting_lost(attr: &perf_event_attr, pid: i32, cpu: i32) -> Result<OwnedFd, SysError> {
+    let read_format = attr.read_format | u64::from(bindings::PERF_FORMAT_LOST);
+    match open(&perf_event_attr { read_format, ..*attr }, pid, cpu, None, 0) {
+        Err(error) if error.errno() == Some(libc::EINVAL) => open(attr, pid, cpu, None, 0),
+        opened => opened,
+    }
+}
+
+/// Records of `event` and of its inherited copies that found no room in a ring. 0 if the kernel does not count
+/// them.
+#[must_use]
+pub fn lost_records(event: BorrowedFd<'_>) -> u64 {
+    // After the count and the two times of [`attr`].
+    let mut bytes = [0u8; 32];
+    match rustix::io::read(event, &mut bytes) {
+        Ok(32) => u64::from_ne_bytes(*bytes.last_chunk().unwrap_or(&[0; 8])),
+        _ => 0,
+    }
+}
+
 /// Why a hardware event is not available, in words.
 #[must_use]
 pub fn hardware_refusal(error: &SysError) -> String {

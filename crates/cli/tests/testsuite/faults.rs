@@ -126,12 +126,28 @@ fn run_with(test: &str, user: Option<u32>, more: &[&str], words: &[&str]) -> Opt
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let saved = place.path().join("run.json");
     let options = [&["--format", "json", "--save", saved.to_str().unwrap()], more].concat();
-    let done = programs.command(user, &options, words).output().unwrap();
-    if refused(test, &done) {
-        return None;
+    let mut done = programs.command(user, &options, words).output().unwrap();
+    for _again in 1..TRIES {
+        if refused(test, &done) {
+            return None;
+        }
+        if lost_records(&saved) == 0 {
+            break;
+        }
+        std::fs::remove_file(&saved).unwrap();
+        done = programs.command(user, &options, words).output().unwrap();
     }
     let ranges = ranges(&said(&done.stderr));
     Some(read(test, done, &ranges, &saved))
+}
+
+/// A host that takes the recorder's CPU for longer than a ring has room makes it lose records, which the report
+/// says. One run of this many must lose none.
+const TRIES: usize = 5;
+
+fn lost_records(saved: &Path) -> u64 {
+    let saved: Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
+    saved["faults"]["lost_records"].as_u64().unwrap()
 }
 
 /// The faults recorded on `ranges`, from the list on standard output and from the saved form.

@@ -3,8 +3,9 @@
 //! It has one control page, then 2^n data pages (kernel/events/ring_buffer.c). The kernel writes records and
 //! then moves `data_head`. This side reads `data_head` (acquire), copies the bytes before it, and moves
 //! `data_tail` (release), which frees the room. Both values only grow. A position is their value modulo the
-//! size, so a record may wrap around the end. A full ring loses records and reports that in a LOST record.
-//! Bytes are copied out before they are examined: the kernel owns the memory.
+//! size, so a record may wrap around the end. A full ring loses records. The kernel reports that in a LOST
+//! record together with the next record that has room, and there may be none. So each event also counts what it
+//! lost ([`PerfRing::lost`]). Bytes are copied out before they are examined: the kernel owns the memory.
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::perf_event_mmap_page;
@@ -41,7 +42,7 @@ impl PerfRing {
         wanted_bytes: usize,
     ) -> Result<Self, SysError> {
         let cpu = i32::try_from(cpu).unwrap_or(i32::MAX);
-        let event = perf::open(attr, pid, cpu, None, 0)?;
+        let event = perf::open_counting_lost(attr, pid, cpu)?;
         let page_bytes = rustix::param::page_size();
         let mut data_bytes = wanted_bytes.max(page_bytes);
         loop {
@@ -78,7 +79,7 @@ impl PerfRing {
         attr: &perf_event_attr,
         tid: i32,
     ) -> Result<(u64, OwnedFd), SysError> {
-        let event = perf::open(attr, tid, self.cpu, None, 0)?;
+        let event = perf::open_counting_lost(attr, tid, self.cpu)?;
         perf::redirect(event.as_fd(), self.event())?;
         Ok((perf::id(event.as_fd())?, event))
     }
@@ -91,6 +92,11 @@ impl PerfRing {
     /// The event; readable when records wait, by its watermark.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
+    }
+
+    /// Records of its own event that found no room (Linux 6.0; 0 before).
+    pub(super) fn lost(&self) -> u64 {
+        perf::lost_records(self.event())
     }
 
     /// Moves all complete records out of the ring.

@@ -61,9 +61,12 @@ struct SampleCollector {
 }
 
 impl RingCollector for SampleCollector {
-    fn collect(&mut self, _last: bool) {
+    fn collect(&mut self, last: bool) {
         for ring in &mut self.rings {
             self.stacks.add(record::parse(ring.drain()).0);
+        }
+        if last {
+            self.stacks.found_lost(self.rings.iter().map(PerfRing::lost).sum());
         }
     }
 }

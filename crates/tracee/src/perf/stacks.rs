@@ -26,6 +26,11 @@ impl KernelStackCounts {
         }
     }
 
+    /// Takes the number of lost samples that the kernel counted; not all of them are reported.
+    pub(super) fn found_lost(&mut self, counted: u64) {
+        self.lost = self.lost.max(counted);
+    }
+
     /// Resolves names. Stacks that differ only in addresses within the same functions are merged.
     pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> CpuSamples {
         let mut named: HashMap<Vec<&str>, u64> = HashMap::new();

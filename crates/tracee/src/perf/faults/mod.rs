@@ -115,6 +115,8 @@ pub struct FaultRings {
     /// Earlier events are dropped: not all threads were followed yet.
     since: Nanos,
     before: InitialCounts,
+    /// Records that the rings reported as lost.
+    reported_lost: u64,
 }
 
 /// Counts of a process at the moment from which it is followed.
@@ -224,6 +226,7 @@ impl FaultRings {
             emptied: Nanos(0),
             since: Nanos(0),
             before: InitialCounts::default(),
+            reported_lost: 0,
         })
     }
 
@@ -271,6 +274,12 @@ impl FaultRings {
     /// Empties the rings a last time; all that is left can be taken then.
     pub fn finish(&mut self) {
         self.collect();
+        let records = self.rings.lost().saturating_sub(self.reported_lost);
+        let stacks = self.stacks.as_ref().map_or(0, StackRings::silently_lost);
+        for what in [FaultEventPayload::Lost { records }, FaultEventPayload::LostStacks { stacks }]
+        {
+            self.merge.add(0, FaultEvent { at_ns: self.since, what });
+        }
         self.merge.end();
     }
 
@@ -305,6 +314,9 @@ impl FaultRings {
         let (layout, fields) = (self.choice.layout, self.choice.codes.map(|codes| codes.fields));
         self.rings.drain(|number, bytes, streams| {
             record::parse(bytes, layout, fields, streams, &mut |event| {
+                if let FaultEventPayload::Lost { records } = event.what {
+                    self.reported_lost += records;
+                }
                 if event.at_ns >= self.since || counts_before(&event) {
                     self.merge.add(number, event);
                 }

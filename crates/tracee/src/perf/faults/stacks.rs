@@ -17,11 +17,11 @@ use crate::perf::event;
 use crate::perf::ring::PerfRing;
 use crate::perf::words::{CopiedStack, RecordWords, halves, word};
 use crate::perf::words::{for_each_record, is_in_kernel};
-use pagewise_kernel::perf::{bindings as b, perf_event_attr};
+use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::StackRecording;
 use pagewise_model::fault::event::{CallStack, FaultEvent, FaultEventPayload, RecordedStack};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Wanted stacks per second. The second value is used if the first is above `perf_event_max_sample_rate`.
 const A_SECOND: [u64; 2] = [5000, 1000];
@@ -41,6 +41,8 @@ pub(super) struct StackRings {
     /// The events that write into the rings.
     events: Vec<OwnedFd>,
     choice: FaultSelection,
+    /// Stacks that the rings reported as lost.
+    reported_lost: u64,
 }
 
 impl StackRings {
@@ -56,7 +58,7 @@ impl StackRings {
         let attr = event::ring(bytes / 2);
         let open = |cpu: u32| PerfRing::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
         let rings = event::online_cpus().into_iter().filter_map(open).collect();
-        Some(Self { rings, events: Vec::new(), choice: *choice })
+        Some(Self { rings, events: Vec::new(), choice: *choice, reported_lost: 0 })
     }
 
     /// Opens the events of thread `tid`. If the kernel refuses, the thread has no stacks.
@@ -80,8 +82,19 @@ impl StackRings {
     /// Empties the rings. Passes each event to `take` with the number of its ring.
     pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, FaultEvent)) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
-            parse(ring.drain(), &mut |event| take(number, event));
+            parse(ring.drain(), &mut |event| {
+                if let FaultEventPayload::LostStacks { stacks } = event.what {
+                    self.reported_lost += stacks;
+                }
+                take(number, event);
+            });
         }
+    }
+
+    /// Lost stacks that no ring reported.
+    pub(super) fn silently_lost(&self) -> u64 {
+        let lost: u64 = self.events.iter().map(|event| perf::lost_records(event.as_fd())).sum();
+        lost.saturating_sub(self.reported_lost)
     }
 }
 

@@ -164,6 +164,11 @@ impl ProfileCounts {
         }
     }
 
+    /// Takes the number of lost records that the kernel counted; not all of them are reported.
+    pub(super) fn found_lost(&mut self, counted: u64) {
+        self.lost = self.lost.max(counted);
+    }
+
     fn frame(&self, code: CodeLocation) -> UserFrame {
         let path = self.spaces.text(code.path);
         let maker = (code.maker != 0).then_some(code.maker);

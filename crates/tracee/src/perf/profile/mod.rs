@@ -209,6 +209,7 @@ impl RingCollector for ProfileCollector {
             record::parse(bytes, streams, &mut RingReceiver { ring, merge, counts });
         });
         if last {
+            self.counts.found_lost(self.rings.lost());
             self.merge.end();
         }
         self.merge.release(&mut self.ready, usize::MAX);
