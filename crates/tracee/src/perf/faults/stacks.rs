@@ -81,8 +81,9 @@ impl StackRings {
 
     /// Empties the rings. Passes each event to `take` with the number of its ring.
     pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, FaultEvent)) {
+        let period = (self.choice.stacks == StackRecording::Periodic).then_some(PERIOD);
         for (number, ring) in self.rings.iter_mut().enumerate() {
-            parse(ring.drain(), &mut |event| {
+            parse(ring.drain(), period, &mut |event| {
                 if let FaultEventPayload::LostStacks { stacks } = event.what {
                     self.reported_lost += stacks;
                 }
@@ -117,15 +118,20 @@ fn attributes(choice: &FaultSelection, rate: u64) -> perf_event_attr {
             | b::PERF_SAMPLE_ADDR
             | b::PERF_SAMPLE_PERIOD,
     );
+    if choice.stacks == StackRecording::Periodic {
+        // With it, the kernel takes a sample of every event (kernel/events/core.c, `perf_swevent_event`).
+        attr.sample_type &= !u64::from(b::PERF_SAMPLE_PERIOD);
+    }
     event::copy_stacks(&mut attr, bytes);
     attr
 }
 
-/// Passes each stack of `bytes` to `take`; returns how many bytes were understood.
-fn parse(bytes: &[u8], take: &mut dyn FnMut(FaultEvent)) -> usize {
+/// Passes each stack of `bytes` to `take`; returns how many bytes were understood. Each stands for `period` faults;
+/// without it, each sample says for how many.
+fn parse(bytes: &[u8], period: Option<u64>, take: &mut dyn FnMut(FaultEvent)) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
-            b::PERF_RECORD_SAMPLE => stack(is_in_kernel(misc), body),
+            b::PERF_RECORD_SAMPLE => stack(is_in_kernel(misc), period, body),
             b::PERF_RECORD_LOST => lost(body, 8),
             b::PERF_RECORD_LOST_SAMPLES => lost(body, 0),
             _ => None,
@@ -136,14 +142,14 @@ fn parse(bytes: &[u8], take: &mut dyn FnMut(FaultEvent)) -> usize {
     })
 }
 
-/// Body: instruction, pid and tid, time, address, period, registers, stack.
-fn stack(in_kernel: bool, body: &[u8]) -> Option<FaultEvent> {
+/// Body: instruction, pid and tid, time, address, period unless it is given, registers, stack.
+fn stack(in_kernel: bool, period: Option<u64>, body: &[u8]) -> Option<FaultEvent> {
     let mut words = RecordWords(body);
     let ip_address = words.next()?;
     let (pid, tid) = halves(words.next()?);
     let at_ns = Nanos(words.next()?);
     let address = words.next()?;
-    let faults = words.next()?;
+    let faults = period.or_else(|| words.next())?;
     let CopiedStack { registers, bytes } = words.copied_stack()?;
     let chain = RecordedStack::Copied { registers, bytes };
     let stack = CallStack { pid, tid, address, ip_address, in_kernel, faults, chain };
@@ -166,7 +172,7 @@ mod tests {
 
     fn events(bytes: &[u8]) -> Vec<FaultEvent> {
         let mut all = Vec::new();
-        assert_eq!(parse(bytes, &mut |event| all.push(event)), bytes.len());
+        assert_eq!(parse(bytes, None, &mut |event| all.push(event)), bytes.len());
         all
     }
 
@@ -202,6 +208,19 @@ mod tests {
     }
 
     #[test]
+    fn one_stack_of_a_period_stands_for_its_faults() {
+        let body = words(&[0x4000, pair(7, 8), 99, 0x5000, 2, 21, 22, 23, 24, 8, 0, 0]);
+        let mut faults = Vec::new();
+        parse(&record(b::PERF_RECORD_SAMPLE, 2, &body), Some(PERIOD), &mut |event| {
+            if let FaultEventPayload::Stack(stack) = event.what {
+                faults.push((stack.faults, stack.chain));
+            }
+        });
+        let registers = FrameRegisters { base: 21, frame: 22, stack: 23, ip_address: 24 };
+        assert_eq!(faults, [(PERIOD, RecordedStack::Copied { registers, bytes: Vec::new() })]);
+    }
+
+    #[test]
     fn losses_are_told() {
         let bytes = [
             record(b::PERF_RECORD_LOST, 0, &words(&[1, 42, pair(7, 8), 50])),
@@ -226,7 +245,7 @@ mod tests {
                 bytes[at] = value;
             }
             bytes.truncate(cut.index(bytes.len()));
-            let used = parse(&bytes, &mut |_| ());
+            let used = parse(&bytes, None, &mut |_| ());
             prop_assert!(used <= bytes.len());
         }
     }
