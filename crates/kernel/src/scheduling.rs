@@ -1,12 +1,8 @@
-//! Lets this thread run soon after it wakes.
+//! Runs this thread ahead of ordinary processes for a short time (`sched_setscheduler(2)`, `SCHED_RR`).
 //!
-//! [`RealtimeBoost`] puts it ahead of ordinary processes (`sched_setscheduler(2)`, `SCHED_RR`). Needs CAP_SYS_NICE
-//! or RLIMIT_RTPRIO; without either nothing changes. Children do not inherit it (`SCHED_RESET_ON_FORK`). The
-//! kernel always reserves a part of each second for other processes (`sched_rt_runtime_us`). Overhead: three
-//! calls.
-//!
-//! [`shorten_slice`] needs no right (`sched_setattr(2)`). A thread that asks for short slices gets them earlier
-//! (Linux 6.12, kernel/sched/fair.c: `PREEMPT_SHORT`). Older kernels ignore it.
+//! Needs CAP_SYS_NICE or RLIMIT_RTPRIO; without either nothing changes. Children do not inherit it
+//! (`SCHED_RESET_ON_FORK`). The kernel always reserves a part of each second for other processes
+//! (`sched_rt_runtime_us`). Overhead: three calls.
 
 /// The lowest priority that precedes ordinary processes.
 const LOWEST: libc::c_int = 1;
@@ -54,61 +50,9 @@ fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
     done == 0
 }
 
-/// The shortest slice that the kernel gives (kernel/sched/fair.c: 0.1 to 100 ms), in nanoseconds.
-const SHORTEST_SLICE: u64 = 100_000;
-
-/// `struct sched_attr` of Linux 3.14 (include/uapi/linux/sched/types.h).
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// Asks for the shortest slices for this thread, if it is an ordinary one. Children inherit them.
-pub fn shorten_slice() {
-    let Some(mut attr) = attributes() else { return };
-    if attr.policy != libc::SCHED_OTHER.cast_unsigned() {
-        return;
-    }
-    attr.runtime = SHORTEST_SLICE;
-    // SAFETY: reads the live `attr`, whose size is in it; 0 means this thread, and no flags.
-    let _ignored_if_refused =
-        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-}
-
-fn attributes() -> Option<SchedAttr> {
-    let mut attr = SchedAttr::default();
-    let size = size_of::<SchedAttr>();
-    // SAFETY: writes at most `size` bytes to the live `attr`; 0 means this thread, and no flags.
-    let done = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-    (done == 0).then_some(attr)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_short_slice_changes_nothing_else() {
-        let of = |attr: SchedAttr| (attr.policy, attr.flags, attr.nice, attr.priority);
-        std::thread::spawn(move || {
-            let before = attributes().expect("Linux 3.14");
-            shorten_slice();
-            let after = attributes().expect("Linux 3.14");
-            // Linux before 6.12 has no slices of a thread's own.
-            assert!([before.runtime, SHORTEST_SLICE].contains(&after.runtime), "{}", after.runtime);
-            assert_eq!(of(after), of(before));
-        })
-        .join()
-        .expect("the thread ends");
-    }
 
     #[test]
     fn it_ends_when_dropped() {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::perf::faults::FaultRings;
 use crate::wait;
-use pagewise_kernel::scheduling::{self, RealtimeBoost};
+use pagewise_kernel::scheduling::RealtimeBoost;
 use pagewise_kernel::{SysError, helper};
 use pagewise_model::Nanos;
 use pagewise_model::fault::RecordingEnd;
@@ -51,7 +51,6 @@ fn talk(line: &Line, make: MakeSink<'_>) -> io::Result<()> {
         Err(refusal) => return line.send(&RecorderResponse::Refused(refusal)),
     };
     let mut sink = make(wanted, rings.sees());
-    scheduling::shorten_slice();
     line.send(&RecorderResponse::Attached(rings.before()))?;
     match record(line, &mut rings, sink.as_mut())? {
         Some(FinalRequest::Conclusion(ending)) => tell(line, sink.conclude(&ending)),
