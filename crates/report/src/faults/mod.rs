@@ -259,8 +259,12 @@ fn recorded(report: &FaultReport) -> String {
 }
 
 fn incomplete(report: &FaultReport) -> String {
+    let more_room = match report.lost_records {
+        0 => "",
+        _ => "; a higher ulimit -l gives records more room",
+    };
     format!(
-        "{} lost, {} without a start, {} without an end: the figures are lower bounds",
+        "{} lost, {} without a start, {} without an end: the figures are lower bounds{more_room}",
         counted(report.lost_records, "record", "records"),
         counted(report.unpaired_ends, "end", "ends"),
         counted(report.unpaired_begins, "beginning", "beginnings"),

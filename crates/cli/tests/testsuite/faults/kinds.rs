@@ -57,6 +57,36 @@ fn many_threads_on_few_processors_lose_nothing() {
 }
 
 #[test]
+fn records_that_find_no_room_are_counted() {
+    let Some(programs) = Programs::get() else { return };
+    let place = tempfile::tempdir_in(programs.dir.path()).unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let saved = place.path().join("run.json");
+    let words = ["threads", &PAGES.to_string(), "64"];
+    let wanted = programs.command(None, &["--save", saved.to_str().unwrap()], &words);
+    let mut little = Command::new("sh");
+    little.args(["-c", "ulimit -l 64 && exec \"$@\"", "sh"]).arg(wanted.get_program());
+    little.args(wanted.get_args()).env("HOME", place.path()).env_remove("XDG_STATE_HOME");
+    if rustix::process::geteuid().is_root() {
+        little.uid(NOBODY).gid(NOBODY);
+    }
+    let done = little.output().unwrap();
+    if refused("little locked memory", &done) {
+        return;
+    }
+    let report: Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
+    let number = |key: &str| report["faults"].pointer(key).and_then(Value::as_u64).unwrap();
+    let lost = number("/lost_records");
+    let starts = number("/total/faults");
+    let ends = starts - number("/unpaired_begins") + number("/unpaired_ends");
+    let all = 2 * 64 * PAGES;
+    assert!((all..all + 2000).contains(&(starts + ends + lost)), "{starts} + {ends} + {lost}");
+    let text = said(&done.stderr);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(text.contains("a higher ulimit -l"), lost > 0, "{text}");
+}
+
+#[test]
 fn only_faults_of_several_threads_on_a_page_are_raced() {
     each("race", &["race", &PAGES.to_string(), "8"], |run| {
         let mut threads: HashMap<u64, HashSet<i64>> = HashMap::new();
