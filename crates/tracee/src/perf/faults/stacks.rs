@@ -14,14 +14,14 @@
 use super::LEAST_RING_BYTES;
 use super::attributes::FaultSelection;
 use crate::perf::event;
-use crate::perf::ring::PerfRing;
+use crate::perf::rings::CpuRings;
 use crate::perf::words::{CopiedStack, RecordWords, halves, word};
 use crate::perf::words::{for_each_record, is_in_kernel};
-use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
+use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::StackRecording;
 use pagewise_model::fault::event::{CallStack, FaultEvent, FaultEventPayload, RecordedStack};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 /// Wanted stacks per second. The second value is used if the first is above `perf_event_max_sample_rate`.
 const A_SECOND: [u64; 2] = [5000, 1000];
@@ -37,9 +37,7 @@ const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
 /// The rings, one for each CPU.
 #[derive(Debug)]
 pub(super) struct StackRings {
-    rings: Vec<PerfRing>,
-    /// The events that write into the rings.
-    events: Vec<OwnedFd>,
+    rings: CpuRings<()>,
     choice: FaultSelection,
     /// Stacks that the rings reported as lost.
     reported_lost: u64,
@@ -55,47 +53,45 @@ impl StackRings {
         let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
         let bytes = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         // The kernel may give less, so this assumes half of it.
-        let attr = event::ring(bytes / 2);
-        let open = |cpu: u32| PerfRing::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
-        let rings = event::online_cpus().into_iter().filter_map(open).collect();
-        Some(Self { rings, events: Vec::new(), choice: *choice, reported_lost: 0 })
+        let rings =
+            CpuRings::open(&event::online_cpus(), ample.unwrap_or(bytes), bytes / 2, false).ok()?;
+        Some(Self { rings, choice: *choice, reported_lost: 0 })
     }
 
     /// Opens the events of thread `tid`. If the kernel refuses, the thread has no stacks.
     pub(super) fn add_thread(&mut self, tid: i32) {
-        for ring in &self.rings {
-            let mut attrs = A_SECOND.iter().map(|rate| attributes(&self.choice, *rate));
-            let opened = attrs.find_map(|attr| ring.open_event(&attr, tid).ok());
-            self.events.extend(opened.map(|(_, event)| event));
+        for rate in A_SECOND {
+            if self.rings.add_event((), &attributes(&self.choice, rate), tid).is_ok() {
+                return;
+            }
         }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.rings.len()
+        self.rings.count()
     }
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(PerfRing::event)
+        self.rings.descriptors()
     }
 
     /// Empties the rings. Passes each event to `take` with the number of its ring.
     pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, FaultEvent)) {
         let period = (self.choice.stacks == StackRecording::Periodic).then_some(PERIOD);
-        for (number, ring) in self.rings.iter_mut().enumerate() {
-            parse(ring.drain(), period, &mut |event| {
+        self.rings.drain(|number, bytes, _| {
+            parse(bytes, period, &mut |event| {
                 if let FaultEventPayload::LostStacks { stacks } = event.what {
                     self.reported_lost += stacks;
                 }
                 take(number, event);
             });
-        }
+        });
     }
 
     /// Lost stacks that no ring reported.
     pub(super) fn silently_lost(&self) -> u64 {
-        let lost: u64 = self.events.iter().map(|event| perf::lost_records(event.as_fd())).sum();
-        lost.saturating_sub(self.reported_lost)
+        self.rings.lost().saturating_sub(self.reported_lost)
     }
 }
 
@@ -165,8 +161,13 @@ fn lost(body: &[u8], at: usize) -> Option<FaultEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::faults::FaultSampleLayout;
     use crate::perf::words::MODE_KERNEL;
     use crate::perf::words::made::{pair, record, words};
+    use pagewise_kernel::page_size;
+    use pagewise_kernel::perf::{PerfCounter, software};
+    use pagewise_kernel::region::{MemoryRegion, RegionPages};
+    use pagewise_model::Bytes;
     use pagewise_model::fault::event::FrameRegisters;
     use proptest::prelude::*;
 
@@ -218,6 +219,46 @@ mod tests {
         });
         let registers = FrameRegisters { base: 21, frame: 22, stack: 23, ip_address: 24 };
         assert_eq!(faults, [(PERIOD, RecordedStack::Copied { registers, bytes: Vec::new() })]);
+    }
+
+    /// The numbers of faults that the stacks of `pages` first touches of this thread stand for, and all its
+    /// faults meanwhile. `None` if events are refused.
+    fn faults_of_stacks(pages: u64) -> Option<(Vec<u64>, u64)> {
+        let page = page_size::base().bytes();
+        let choice = FaultSelection {
+            layout: FaultSampleLayout::LEAN,
+            kernel: false,
+            all_ends: false,
+            codes: None,
+            on_exec: false,
+            stacks: StackRecording::Periodic,
+        };
+        let all = software(b::PERF_COUNT_SW_PAGE_FAULTS);
+        let all = PerfCounter::open(&all, 0, -1).ok()?;
+        let mut region = MemoryRegion::new(Bytes(pages * page), RegionPages::Base).ok()?;
+        let mut rings = StackRings::open(&choice, None)?;
+        all.enable().ok()?;
+        rings.add_thread(0);
+        region.touch(Bytes(page));
+        all.disable().ok()?;
+        let mut faults = Vec::new();
+        rings.collect(&mut |_, event| {
+            if let FaultEventPayload::Stack(stack) = event.what {
+                faults.push(stack.faults);
+            }
+        });
+        Some((faults, all.read().ok()?.value))
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    fn the_kernel_copies_one_stack_in_a_period() {
+        let thread = std::thread::spawn(|| faults_of_stacks(100 * PERIOD));
+        let Some((stacks, faults)) = thread.join().expect("it ends") else {
+            return println!("SKIP the_kernel_copies_one_stack: perf events are refused");
+        };
+        assert!((100..130).contains(&stacks.len()), "{} stacks of {faults} faults", stacks.len());
+        assert!(stacks.iter().all(|faults| *faults == PERIOD), "{stacks:?}");
     }
 
     #[test]
