@@ -162,6 +162,35 @@ fn an_arm_stands_once_beside_one_plain_server() {
 }
 
 #[test]
+fn pairs_go_to_the_arms_that_the_time_can_decide() {
+    let arms = ["arm", "second", "third"].map(|name| (name, RemedyCounter::None));
+    let named = |seconds: u64| -> Vec<usize> {
+        let mut all = policy(BlockUnit::Pair, &[], &arms);
+        let mut left = seconds;
+        let mut met = Vec::new();
+        while left >= 10 {
+            let room =
+                BlockRoom { left_ns: left, block_ns: left, cost_ns: &|_| 10, compare_runs: 0 };
+            let arm = all.next_block(&room).unwrap().runs.iter().find_map(|arm| *arm).unwrap();
+            met.push(arm);
+            // Too noisy to decide anything.
+            let cost = if met.len() % 2 == 0 { 7.0 } else { 13.0 };
+            all.add(RaceBlock::Pair(ServerPair {
+                arm: all.name(Some(arm)).to_owned(),
+                ..pair(side(10.0, 1.0, 100, 0.0), side(cost, 1.0, 100, 0.0))
+            }));
+            left -= 10;
+        }
+        met
+    };
+    assert_eq!(named(60), [0; 6]);
+    let two = named(100);
+    assert_eq!(&two[..2], [0, 1]);
+    assert!(!two.contains(&2), "{two:?}");
+    assert_eq!(&named(130)[..3], [0, 1, 2]);
+}
+
+#[test]
 fn one_pair_does_not_leave_an_arm_behind() {
     let arms = ["arm", "other"].map(|name| (name, RemedyCounter::None));
     let mut all = policy(BlockUnit::Pair, &[], &arms);

@@ -162,17 +162,39 @@ impl RacePolicy {
         Some(next)
     }
 
-    /// Each racing arm gets a turn, in random order, before any gets a second one.
+    /// Each racing arm gets a turn, in random order, before any gets a second one. The first round begins with
+    /// the most promising.
     fn next_pair(&mut self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
-        let racing = self.racing();
+        let racing = self.decidable(room, self.racing());
         self.turn.retain(|arm| racing.contains(arm));
         let fits = |arm: &usize| (room.cost_ns)(Some(*arm)) <= room.block_ns;
         if !self.turn.iter().any(fits) {
+            let is_first = racing.iter().all(|arm| self.runs(*arm) == 0);
             self.turn = racing;
-            self.rng.shuffle(&mut self.turn);
+            if !is_first {
+                self.rng.shuffle(&mut self.turn);
+            }
         }
         let at = self.turn.iter().position(fits)?;
         Some(ArmSelection::new(vec![self.turn.remove(at)], 1))
+    }
+
+    /// The arms of `racing` that the remaining pairs can decide: those that have begun, then the most promising. A
+    /// pair of each would leave all of them open.
+    fn decidable(&self, room: &BlockRoom<'_>, mut racing: Vec<usize>) -> Vec<usize> {
+        racing.sort_by_key(|arm| self.runs(*arm) == 0);
+        let mut left = room.left_ns;
+        let fitting = racing.iter().take_while(|arm| {
+            let begun = u64::from(self.runs(**arm));
+            let pairs = LEAST_RUNS.saturating_sub(begun).max(1);
+            let needed = pairs.saturating_mul((room.cost_ns)(Some(**arm)));
+            let has_time = begun > 0 || needed <= left;
+            left = left.saturating_sub(needed);
+            has_time
+        });
+        let held = fitting.count().max(1);
+        racing.truncate(held);
+        racing
     }
 
     fn next_runs(&self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
