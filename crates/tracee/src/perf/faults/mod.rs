@@ -55,6 +55,8 @@ const LEAST_RING_BYTES: usize = 1 << 20;
 const AMPLE_BYTES: usize = 128 << 20;
 /// Maximum number of events held between two rounds, some 120 bytes each. Beyond it, rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
+/// Of them, maximum number of stacks, some 4 KiB each.
+const MOST_STACKS_WAITING: usize = 1 << 13;
 /// Number of events taken at once.
 const EVENTS_AT_ONCE: usize = 64;
 /// How long rings may fill while events are processed. The smallest ring has room for 7 ms of faults that
@@ -295,8 +297,11 @@ impl FaultRings {
     /// too many events wait already.
     pub fn take(&mut self, events: &mut Vec<FaultEvent>) {
         let is_time = clock::now().0.saturating_sub(self.emptied.0) >= ROOM_EVERY.0;
-        if is_time && self.merge.waiting() < MOST_WAITING {
+        if is_time && self.merge.waiting(0) < MOST_WAITING {
             self.collect_faults();
+            if self.merge.waiting(self.rings.count()) < MOST_STACKS_WAITING {
+                self.collect_stacks();
+            }
         }
         events.clear();
         self.merge.release(events, EVENTS_AT_ONCE);
@@ -304,6 +309,10 @@ impl FaultRings {
 
     fn collect(&mut self) {
         self.collect_faults();
+        self.collect_stacks();
+    }
+
+    fn collect_stacks(&mut self) {
         let faults = self.rings.count();
         if let Some(stacks) = &mut self.stacks {
             stacks.collect(&mut |ring, event| self.merge.add(faults + ring, event));
