@@ -100,7 +100,11 @@ fn least_faults() -> u64 {
 fn assert_named(run: &SavedRun, function: &str, file: &str, line: u32) {
     let Some(RunBody::Faults(report)) = &run.body else { panic!("no faults") };
     let found = behind(report, function);
-    let [(faults, source)] = &found[..] else { panic!("{found:?}") };
+    let [(faults, source)] = &found[..] else {
+        let callers = report.callers.known().unwrap();
+        let lost = (report.lost_records, callers.lost_stacks);
+        panic!("{found:?} of {:#?}, lost {lost:?}, {:?}", callers.functions, report.interpreters)
+    };
     assert!(*faults >= least_faults(), "{faults} faults");
     assert_eq!(source.as_ref().map(|(file, line)| (file.as_str(), *line)), Some((file, line)));
     let named: u64 = report.interpreters.iter().map(|one| one.functions).sum();

@@ -219,11 +219,12 @@ impl FaultRings {
             }
             _ => None,
         };
-        let stacks = StackRings::open(&choice, ample.as_ref().map(CpuRings::least_bytes));
+        let ample_bytes = ample.as_ref().map(CpuRings::least_bytes);
         Ok(Self {
             rings: ample.map_or_else(|| open(ring_bytes), Ok)?,
             choice,
-            stacks,
+            // They take the locked memory that is left.
+            stacks: StackRings::open(&choice, ample_bytes),
             merge: RingMerge::default(),
             emptied: Nanos(0),
             since: Nanos(0),

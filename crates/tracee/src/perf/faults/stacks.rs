@@ -30,9 +30,9 @@ const PERIOD: u64 = 7;
 /// Bytes per stack if only some stacks are taken; below, if all are.
 const SAMPLED_BYTES: u32 = 4 << 10;
 const COPIED_BYTES: u32 = 8 << 10;
-/// Wanted size of a ring if only some stacks are taken; below, if all are. The kernel may give less.
-const SAMPLED_RING_BYTES: usize = 512 << 10;
-const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
+/// Wanted and expected size of a ring if only some stacks are taken; below, if many are. The kernel may give less.
+const SAMPLED_RING_BYTES: [usize; 2] = [2 << 20, 256 << 10];
+const COPIED_RING_BYTES: [usize; 2] = [4 * LEAST_RING_BYTES, 2 * LEAST_RING_BYTES];
 
 /// The rings, one for each CPU.
 #[derive(Debug)]
@@ -51,10 +51,9 @@ impl StackRings {
             return None;
         }
         let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
-        let bytes = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
-        // The kernel may give less, so this assumes half of it.
-        let rings =
-            CpuRings::open(&event::online_cpus(), ample.unwrap_or(bytes), bytes / 2, false).ok()?;
+        let [wanted, least] = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
+        let wanted = ample.unwrap_or(wanted);
+        let rings = CpuRings::open(&event::online_cpus(), wanted, least, false).ok()?;
         Some(Self { rings, choice: *choice, reported_lost: 0 })
     }
 
