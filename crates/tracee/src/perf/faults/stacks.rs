@@ -31,7 +31,7 @@ const PERIOD: u64 = 7;
 const SAMPLED_BYTES: u32 = 4 << 10;
 const COPIED_BYTES: u32 = 8 << 10;
 /// Wanted and expected size of a ring if only some stacks are taken; below, if many are. The kernel may give less.
-const SAMPLED_RING_BYTES: [usize; 2] = [2 << 20, 256 << 10];
+const SAMPLED_RING_BYTES: [usize; 2] = [2 * LEAST_RING_BYTES, LEAST_RING_BYTES / 4];
 const COPIED_RING_BYTES: [usize; 2] = [4 * LEAST_RING_BYTES, 2 * LEAST_RING_BYTES];
 
 /// The rings, one for each CPU.
