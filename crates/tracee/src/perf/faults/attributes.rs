@@ -36,6 +36,11 @@ impl FaultSelection {
         all
     }
 
+    /// True if stacks are taken at a rate of faults, not of time.
+    pub(super) const fn has_many_stacks(&self) -> bool {
+        matches!(self.stacks, StackRecording::Copied | StackRecording::Periodic)
+    }
+
     fn software(&self, kind: FaultEventKind) -> perf_event_attr {
         let config = match kind {
             FaultEventKind::Minor => b::PERF_COUNT_SW_PAGE_FAULTS_MIN,

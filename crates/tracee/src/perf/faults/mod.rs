@@ -208,8 +208,7 @@ impl FaultRings {
     fn empty(choice: FaultSelection) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
         // Many stacks take as much room as the faults.
-        let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
-        let shares = if is_many { 2 } else { 1 };
+        let shares = if choice.has_many_stacks() { 2 } else { 1 };
         let ring_bytes = ring_bytes(cpus.len() * shares);
         let open = |bytes| CpuRings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
         let ample = match choice.stacks {

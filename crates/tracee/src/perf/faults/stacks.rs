@@ -50,8 +50,8 @@ impl StackRings {
         if choice.stacks == StackRecording::None || cfg!(not(target_arch = "x86_64")) {
             return None;
         }
-        let is_many = matches!(choice.stacks, StackRecording::Copied | StackRecording::Periodic);
-        let [wanted, least] = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
+        let [wanted, least] =
+            if choice.has_many_stacks() { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         let wanted = ample.unwrap_or(wanted);
         let rings = CpuRings::open(&event::online_cpus(), wanted, least, false).ok()?;
         Some(Self { rings, choice: *choice, reported_lost: 0 })
@@ -98,25 +98,23 @@ fn attributes(choice: &FaultSelection, rate: u64) -> perf_event_attr {
     let faults = u64::from(b::PERF_COUNT_SW_PAGE_FAULTS);
     let mut attr = choice.plain(b::PERF_TYPE_SOFTWARE, faults);
     let bytes = if choice.stacks == StackRecording::Copied { COPIED_BYTES } else { SAMPLED_BYTES };
+    let mut fields =
+        b::PERF_SAMPLE_IP | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_ADDR;
     match choice.stacks {
-        StackRecording::Copied => attr.__bindgen_anon_1.sample_period = 1,
+        // With PERF_SAMPLE_PERIOD, the kernel takes a sample of every event (kernel/events/core.c,
+        // `perf_swevent_event`).
         StackRecording::Periodic => attr.__bindgen_anon_1.sample_period = PERIOD,
+        StackRecording::Copied => {
+            attr.__bindgen_anon_1.sample_period = 1;
+            fields |= b::PERF_SAMPLE_PERIOD;
+        }
         _ => {
             attr.set_freq(1);
             attr.__bindgen_anon_1.sample_freq = rate;
+            fields |= b::PERF_SAMPLE_PERIOD;
         }
     }
-    attr.sample_type = u64::from(
-        b::PERF_SAMPLE_IP
-            | b::PERF_SAMPLE_TID
-            | b::PERF_SAMPLE_TIME
-            | b::PERF_SAMPLE_ADDR
-            | b::PERF_SAMPLE_PERIOD,
-    );
-    if choice.stacks == StackRecording::Periodic {
-        // With it, the kernel takes a sample of every event (kernel/events/core.c, `perf_swevent_event`).
-        attr.sample_type &= !u64::from(b::PERF_SAMPLE_PERIOD);
-    }
+    attr.sample_type = u64::from(fields);
     event::copy_stacks(&mut attr, bytes);
     attr
 }
