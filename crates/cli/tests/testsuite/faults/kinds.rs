@@ -59,8 +59,7 @@ fn many_threads_on_few_processors_lose_nothing() {
 #[test]
 fn records_that_find_no_room_are_counted() {
     let Some(programs) = Programs::get() else { return };
-    let place = tempfile::tempdir_in(programs.dir.path()).unwrap();
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let place = programs.open_dir();
     let saved = place.path().join("run.json");
     let words = ["threads", &PAGES.to_string(), "64"];
     let wanted = programs.command(None, &["--save", saved.to_str().unwrap()], &words);

@@ -60,8 +60,7 @@ struct Recording {
 
 impl Recording {
     fn start(programs: &Programs, user: Option<u32>, pid: u32, options: &[&str]) -> Option<Self> {
-        let saved = tempfile::tempdir_in(programs.dir.path()).unwrap();
-        std::fs::set_permissions(saved.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let saved = programs.open_dir();
         let mut command = Command::new(programs.path("pagewise"));
         command.args(["faults", "-p", &pid.to_string(), "--format", "json"]).args(options);
         command.arg("--save").arg(saved.path().join("run.json"));
