@@ -15,7 +15,8 @@
 //! frames 60 ns per page, for files up to [`FOLIOS_LIMIT`].
 
 use crate::error::SysError;
-use crate::file_view::{self, FileView, is_answered_for, is_cached};
+use crate::file_view::{self, FileView, is_answered_for};
+use crate::page_probe::is_cached;
 use crate::proc::holders::{self, HolderSearch};
 use crate::{cachestat, file_system, page_frames, page_size, pagemap};
 use pagewise_model::address::FrameFlags;
@@ -204,7 +205,8 @@ impl PageCacheFile {
             true => CacheSlot::Asked,
             false => CacheSlot::Absent,
         };
-        let slots = (0..self.len).step_by(slot_len()).map(asked).collect();
+        let mut slots: Vec<_> = (0..self.len).step_by(slot_len()).rev().map(asked).collect();
+        slots.reverse();
         self.advise(Advice::Normal, "POSIX_FADV_NORMAL")?;
         Ok(slots)
     }

@@ -3,7 +3,7 @@
 //! Three ways are tried in turn. `cachestat(2)` (Linux 6.5) counts the pages of a descriptor; it requires to
 //! own the file or to have write access. So does `mincore(2)`, which exists on older kernels and answers
 //! "all" to other accounts. An account with read access only can still test page by page whether a byte is
-//! cached (`preadv2(2)` with `RWF_NOWAIT`). A missing page starts read-ahead, so this way can prove that all
+//! cached (`page_probe`). A missing page starts read-ahead, so this way can prove that all
 //! is cached, but never that nothing is.
 //!
 //! `POSIX_FADV_DONTNEED` drops clean, unmapped pages, for any account that may open the file. Dirty pages
@@ -13,7 +13,8 @@
 
 use crate::cachestat;
 use crate::error::SysError;
-use crate::file_view::{FileView, is_answered_for, is_cached};
+use crate::file_view::{FileView, is_answered_for};
+use crate::page_probe::is_cached;
 use crate::page_size;
 use pagewise_model::Bytes;
 use rustix::fs::Advice;

@@ -6,7 +6,7 @@
 //! which would also count as a major fault.
 //!
 //! Pages already in the page cache are not read. Each piece is probed at every sixteenth page and at its last
-//! page, with a read that must not wait (`pagewise_kernel::file_view::is_cached`). Probing comes after all
+//! page, with a read that must not wait (`pagewise_kernel::page_probe`). Probing comes after all
 //! requests, because a probe makes the kernel fetch some pages around it. On a quick device, a piece with
 //! only its probed pages cached would then look complete. Requests and probes take some 2 us per 128 KiB that
 //! is cached.
@@ -18,7 +18,8 @@
 
 use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
-use pagewise_kernel::file_view::{is_cached, open_regular, read_at_most};
+use pagewise_kernel::file_view::{open_regular, read_at_most};
+use pagewise_kernel::page_probe::is_cached;
 use pagewise_kernel::proc::meminfo;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingSet, WorkingSetFile, WorkingSetRange};
 use pagewise_model::{Bytes, bounded};

@@ -4,6 +4,7 @@
 //! (including reaped children). `wait4(2)` then returns its rusage and removes it.
 
 use crate::launch_error::LaunchError;
+use pagewise_kernel::own_usage;
 use pagewise_kernel::proc::{self, io::IoCounters};
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::{ProgramEnd, ProgramUsage};
@@ -162,11 +163,7 @@ pub(crate) fn cpu_time(usage: &libc::rusage) -> Nanos {
 
 /// CPU time that this process has used so far.
 pub(crate) fn own_cpu_time() -> Nanos {
-    // SAFETY: a rusage is plain integers, for which all zeroes is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes into a live rusage of this function.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    cpu_time(&usage)
+    own_usage::process().map_or(Nanos(0), |usage| usage.user + usage.sys)
 }
 
 /// Opens `/proc/PID/io` of living child `pid`, to be read when it has ended. The file of a zombie belongs to

@@ -9,11 +9,9 @@
 //! (`do_sync_mmap_readahead`).
 //!
 //! `mincore(2)` gives a true answer for files that this account owns or may write. For other files it calls
-//! every page cached (mm/mincore.c, `can_do_mincore`). Those are probed with a read of one byte that must not
-//! wait (`preadv2(2)`, RWF_NOWAIT). If the read would have to wait, the kernel may start to read the page.
+//! every page cached (mm/mincore.c, `can_do_mincore`). Those are probed (see [`page_probe`](crate::page_probe)).
 //!
-//! Cost: one mapping, some 5 us. Entering costs 50 ns per page. A query costs 2 ns per page, 0.5 us for files
-//! of others.
+//! Cost: one mapping, some 5 us. Entering costs 50 ns per page. A query costs 2 ns per page.
 
 use crate::error::SysError;
 use crate::page_size;
@@ -105,16 +103,6 @@ fn content(file: File, path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
         return Err(failed(std::io::Error::other(format!("it is larger than {most}"))));
     }
     Ok(content)
-}
-
-/// Whether the byte at `offset` can be read without waiting for a device. If not, the kernel may start to
-/// read it.
-#[must_use]
-pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
-    let mut byte = [0];
-    let mut into = [std::io::IoSliceMut::new(&mut byte)];
-    let read = rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT);
-    read.is_ok_and(|bytes| bytes > 0)
 }
 
 /// Whether `mincore` gives this account a true answer about a file (mm/mincore.c, `can_do_mincore`).

@@ -1,4 +1,5 @@
 use super::*;
+use crate::page_probe;
 use rustix::fs::{CWD, FileType, mknodat};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ fn what_was_written_is_resident_and_can_be_entered() {
     assert_eq!((view.len(), view.is_empty()), (len, false));
     assert_eq!(view.resident_pages(0, len).unwrap(), [true; 6]);
     assert_eq!(view.resident_pages(4 * page, usize::MAX).unwrap().len(), 2);
-    assert!(is_answered_for(&file) && is_cached(&file, 0));
+    assert!(is_answered_for(&file) && page_probe::is_cached(&file, 0));
     view.enter(page, page).unwrap();
     assert_eq!(view.frames().unwrap().len(), 6);
     assert_eq!(view.huge_bytes().unwrap(), Bytes(0));

@@ -17,10 +17,11 @@ use crate::bench::frame::{
     self, BenchCallbacks, BenchCost, BenchRounds, SampleTurn, Sampled, Slot,
 };
 use crate::error::PriceError;
-use crate::kernels::{touch, usage};
+use crate::kernels::touch;
 use crate::kinds::MachinePageSizes;
 use crate::sample::time_cpu;
 use pagewise_kernel::SysError;
+use pagewise_kernel::own_usage;
 use pagewise_kernel::worker::ForkedWorker;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::fork::{ForkBenchReport, ForkPoint, ForkSample};
@@ -141,7 +142,7 @@ fn take(point: &ForkPoint, kinds: MachinePageSizes, turn: SampleTurn<'_>) -> Sam
 
 /// Minor faults of this thread so far.
 fn thread_faults() -> Result<u64, SysError> {
-    usage::thread_faults().map_err(|errno| SysError::new("getrusage", "this thread", errno))
+    own_usage::thread_faults().map_err(|errno| SysError::new("getrusage", "this thread", errno))
 }
 
 /// The parts of a point that the frame fills in.

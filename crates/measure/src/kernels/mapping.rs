@@ -239,7 +239,7 @@ pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<PlainMapping,
 #[allow(clippy::print_stderr, reason = "a skipped test says so")]
 mod tests {
     use super::*;
-    use crate::kernels::usage::thread_faults;
+    use pagewise_kernel::own_usage::thread_faults;
     use pagewise_kernel::page_size;
 
     #[test]

@@ -11,6 +11,5 @@ pub(crate) mod mapping;
 pub(crate) mod own_memory;
 pub(crate) mod ring;
 pub(crate) mod touch;
-pub(crate) mod usage;
 pub(crate) mod vectors;
 pub(crate) mod view;

@@ -55,7 +55,7 @@ fn protect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::usage::thread_faults;
+    use pagewise_kernel::own_usage::thread_faults;
     use pagewise_kernel::page_size;
     use pagewise_kernel::region::RegionPages;
     use pagewise_model::Bytes;

@@ -2,8 +2,8 @@
 
 use crate::error::PriceError;
 use crate::kernels::mapping::PlainMapping;
-use crate::kernels::usage::thread_faults;
 use crate::sample::{PriceProbe, TransferProbe, TransferSeries, time_cpu};
+use pagewise_kernel::own_usage::thread_faults;
 use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, page_size};
 use rustix::fs::{MemfdFlags, Mode, OFlags};

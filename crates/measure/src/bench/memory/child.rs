@@ -6,7 +6,7 @@
 //! calls; its figures are returned one by one.
 
 use crate::error::PriceError;
-use crate::kernels::usage::thread_faults;
+use pagewise_kernel::own_usage::thread_faults;
 use pagewise_kernel::worker::ForkedWorker;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::bench::memory::MemoryBenchSample;

@@ -7,9 +7,9 @@
 use super::child::{self, MappingCycle, PagemapCounter, SamplePhases, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::PlainMapping;
-use crate::kernels::usage::{ProcessUsage, process};
 use crate::prices::file::{BLOCK, create_cached};
 use pagewise_kernel::memory_group::MemoryCgroup;
+use pagewise_kernel::own_usage::{ProcessUsage, process};
 use pagewise_kernel::{SysError, cachestat, clock, page_size};
 use pagewise_model::bench::memory::{MemoryBenchWay, PopulatePressure, PopulatedFile};
 use pagewise_model::{Bytes, Fact, Nanos};

@@ -8,9 +8,9 @@ use super::order::BlockSequence;
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::ring::ReadQueue;
-use crate::kernels::usage;
 use crate::kernels::view::MappedFileView;
 use hand::ReaderThread;
+use pagewise_kernel::own_usage;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
 use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, affinity, clock};
@@ -91,10 +91,10 @@ impl<'a> ReaderThreads<'a> {
         };
         let mapped_before_bytes = mapped(file)?;
         let fetched = device_bytes();
-        let before = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
+        let before = own_usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
         let times =
             self.timed(|task| early.map_or_else(|| ReaderResources::new(&path, task, memory), Ok))?;
-        let after = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
+        let after = own_usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
         let sample = FileSample {
             repeat: 0,
             place: 0,
@@ -198,7 +198,7 @@ fn queue_memory(task: &FileTask) -> Result<MemoryRegion, PriceError> {
 
 /// Page faults of this process so far.
 fn faults() -> Result<u64, PriceError> {
-    let usage = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
+    let usage = own_usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
     Ok(usage.minor_faults + usage.major_faults)
 }
 

@@ -7,7 +7,7 @@
 
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
-use crate::kernels::usage;
+use pagewise_kernel::own_usage;
 use pagewise_kernel::{SysError, affinity};
 use pagewise_model::bench::pipe::{PipeConsumption, PipeEndUsage, PipeRung, RungPages};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
@@ -100,16 +100,16 @@ fn produce(source: &mut source::PipeSource, task: &PipeTask) -> Result<PipeEndRe
 
 /// Usage of this process since the meter was made, with counts to be filled in.
 struct UsageMeter {
-    before: usage::ProcessUsage,
+    before: own_usage::ProcessUsage,
 }
 
 impl UsageMeter {
     fn start() -> Result<Self, PriceError> {
-        Ok(Self { before: usage::process().map_err(failed("getrusage"))? })
+        Ok(Self { before: own_usage::process().map_err(failed("getrusage"))? })
     }
 
     fn stop(&self, counts: PipeEndUsage) -> Result<PipeEndUsage, PriceError> {
-        let now = usage::process().map_err(failed("getrusage"))?;
+        let now = own_usage::process().map_err(failed("getrusage"))?;
         let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
         let before = &self.before;
         Ok(PipeEndUsage {

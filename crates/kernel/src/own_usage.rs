@@ -1,33 +1,53 @@
-//! Usage of the calling thread or process, from `getrusage(2)`. Overhead: one system call.
+//! Usage of the calling thread or process, from `getrusage(2)`. Overhead: one system call, some 0.2 us.
 
-use pagewise_model::Nanos;
+use pagewise_model::{Bytes, Nanos};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
-/// Usage of a process since its start.
+/// Usage of a process or thread since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ProcessUsage {
+pub struct ProcessUsage {
     /// CPU time in user mode.
-    pub(crate) user: Nanos,
+    pub user: Nanos,
     /// CPU time in the kernel.
-    pub(crate) sys: Nanos,
+    pub sys: Nanos,
     /// Page faults served without I/O.
-    pub(crate) minor_faults: u64,
+    pub minor_faults: u64,
     /// Page faults that waited for I/O.
-    pub(crate) major_faults: u64,
+    pub major_faults: u64,
     /// Times it gave up the CPU to wait.
-    pub(crate) voluntary_switches: u64,
+    pub voluntary_switches: u64,
     /// Times the CPU was taken away.
-    pub(crate) involuntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// What it asked devices for, finished or not. 0 for file systems without a device of their own, and
+    /// without `CONFIG_TASK_IO_ACCOUNTING`.
+    pub requested_from_devices: Bytes,
+}
+
+/// Unit of `ru_inblock` (include/linux/task_io_accounting_ops.h).
+const BLOCK: u64 = 512;
+
+/// Usage of the calling thread since its start.
+///
+/// # Errors
+/// When a filter refuses the call.
+pub fn thread() -> Result<ProcessUsage, Errno> {
+    read(libc::RUSAGE_THREAD)
 }
 
 /// Minor faults of the calling thread so far.
-pub(crate) fn thread_faults() -> Result<u64, Errno> {
-    read(libc::RUSAGE_THREAD).map(|usage| usage.minor_faults)
+///
+/// # Errors
+/// As [`thread`].
+pub fn thread_faults() -> Result<u64, Errno> {
+    thread().map(|usage| usage.minor_faults)
 }
 
 /// Usage of all threads of this process since its start.
-pub(crate) fn process() -> Result<ProcessUsage, Errno> {
+///
+/// # Errors
+/// As [`thread`].
+pub fn process() -> Result<ProcessUsage, Errno> {
     read(libc::RUSAGE_SELF)
 }
 
@@ -49,5 +69,6 @@ fn read(who: i32) -> Result<ProcessUsage, Errno> {
         major_faults: count(usage.ru_majflt),
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
+        requested_from_devices: Bytes(count(usage.ru_inblock) * BLOCK),
     })
 }
