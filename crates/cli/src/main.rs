@@ -12,7 +12,6 @@ mod commands;
 mod failure;
 mod store;
 mod terminal;
-mod tools;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -20,7 +19,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let started = tools::find(std::env::args_os(), pagewise_kernel::start::file);
+    let started = pagewise_tools::find(std::env::args_os(), pagewise_kernel::start::file);
     if let Some((tool, arguments)) = started {
         return tool(arguments);
     }

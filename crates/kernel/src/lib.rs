@@ -63,6 +63,7 @@ pub mod state_file;
 pub mod thp;
 pub mod title;
 pub mod tlb;
+pub mod tool_program;
 pub mod topology;
 pub mod trusted_path;
 pub mod userfault;

@@ -1,11 +1,11 @@
 //! Provides the tools of a pipeline to the tree: a directory of links to pagewise in front of PATH.
 //!
 //! `execvp(3)`, shells and the libraries of other languages search a name without a slash in the directories
-//! of PATH, in order; the first match wins. Each link has the name of a tool and leads to the file of this
-//! process, which selects the tool by that name.
+//! of PATH, in order; the first match wins. Each link has the name of a tool and leads to the program of the
+//! tools (`kernel::tool_program`), which selects the tool by that name.
 //!
-//! The directory is in the user's cache (`kernel::dirs::links_dir`), one for each combination of pagewise
-//! file and tools, and stays. A start creates missing links and corrects wrong ones, each link atomically
+//! The directory is in the user's cache (`kernel::dirs::links_dir`), one for each combination of that
+//! program and tools, and stays. A start creates missing links and corrects wrong ones, each link atomically
 //! (`kernel::link`). So whatever an interrupted start leaves, the next one can use or repair. The directory
 //! belongs to the owner alone, and no other account can replace it or anything above it
 //! (`kernel::trusted_path`). So no other user can put a program under the path that PATH names, not even in
@@ -17,14 +17,14 @@
 //!
 //! Not seen: processes that set PATH themselves or name a tool by its path; they run what they ran before.
 //!
-//! Overhead before the program starts: a look at the file of pagewise, a walk to the directory (some 10 us)
-//! and a `readlink` for each tool. Later: one more failing call for each search of the tree for another
+//! Overhead before the program starts: a look at the program of the tools, two walks to directories (some 10 us
+//! each) and a `readlink` for each tool. Later: one more failing call for each search of the tree for another
 //! program.
 
 use crate::launch_error::LaunchError;
 use crate::program::{self, DEFAULT_PATH};
 use pagewise_kernel::opens::OpenWatch;
-use pagewise_kernel::{dirs, link};
+use pagewise_kernel::{dirs, link, tool_program};
 use pagewise_model::plan::{ArmSettings, PipelineTool};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -39,7 +39,7 @@ pub(crate) fn directory(tools: &[PipelineTool]) -> Result<Option<PathBuf>, Launc
     if tools.is_empty() {
         return Ok(None);
     }
-    let program = own_file()?;
+    let program = tool_program()?;
     let directory = dirs::links_dir(&key(&program, tools))
         .map_err(|error| LaunchError::Tools { why: format!("{error}; {}", error.help()) })?;
     fill(&directory, &program, tools)?;
@@ -58,10 +58,10 @@ pub(crate) fn search_path(
     }
 }
 
-/// The file of this process. Others must be able to run it, so it must still exist, and must not grant extra
+/// The program of the tools. Others must be able to run it, so it must still exist, and must not grant extra
 /// rights, which each tool would get.
-fn own_file() -> Result<PathBuf, LaunchError> {
-    let file = std::env::current_exe()
+fn tool_program() -> Result<PathBuf, LaunchError> {
+    let file = tool_program::path()
         .map_err(|error| LaunchError::call("readlink", "/proc/self/exe", &error))?;
     program::check(&file, &file.to_string_lossy(), None)
         .map_err(|error| LaunchError::Tools { why: error.to_string() })?;
@@ -114,7 +114,7 @@ pub(crate) struct StartWatch(Vec<OpenWatch>);
 impl StartWatch {
     /// Starts to watch; plain settings need no watch.
     pub(crate) fn of(settings: &ArmSettings) -> Result<Self, LaunchError> {
-        let tools = (!settings.tools.is_empty()).then(own_file).transpose()?;
+        let tools = (!settings.tools.is_empty()).then(tool_program).transpose()?;
         let preloaded = settings.preloaded().map(PathBuf::from);
         let opens = tools.into_iter().chain(preloaded).map(|file| OpenWatch::of(&file));
         opens.collect::<Result<_, _>>().map(Self).map_err(|error| LaunchError::sys(&error))

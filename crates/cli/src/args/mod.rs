@@ -55,8 +55,8 @@ pub(crate) use text::{
 pub(crate) use top::TopArgs;
 pub(crate) use tune::{ServiceArgs, TuneArgs};
 
-use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pagewise_tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

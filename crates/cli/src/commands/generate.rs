@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::CommandFailure;
-use crate::{terminal, tools};
+use crate::terminal;
 use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub(super) fn manual(args: &ManArgs) -> Result<ExitCode, CommandFailure> {
             })?
         }
     };
-    let help = tools::help(page.get_name());
+    let help = pagewise_tools::help(page.get_name());
     let mut text = Vec::new();
     let page = clap_mangen::Man::new(page);
     let rendered = match help {

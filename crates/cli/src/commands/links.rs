@@ -1,9 +1,9 @@
 //! `pagewise links`
 
+use super::link_directory::{LinkDirectory, LinkOutcome};
 use crate::args;
 use crate::failure::CommandFailure;
 use crate::terminal;
-use crate::tools::links::{LinkDirectory, LinkOutcome};
 use pagewise_report::escape::escape;
 use pagewise_report::shell::quote_bytes;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ const WITH_PV: [&str; 4] = ["cat", "meter", "tee", "pv"];
 
 /// Makes or removes the links.
 pub(super) fn run(args: &args::LinksArgs) -> Result<ExitCode, CommandFailure> {
-    let links = LinkDirectory::to_this_program(&args.directory)?;
+    let links = LinkDirectory::to_tools(&args.directory)?;
     let names = if args.pv { &WITH_PV[..] } else { &USUAL[..] };
     let done = match args.remove {
         true => links.remove(&WITH_PV)?,

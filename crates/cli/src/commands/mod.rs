@@ -14,6 +14,7 @@ mod fleet;
 mod generate;
 mod helper;
 mod history;
+mod link_directory;
 mod links;
 mod metrics;
 mod order;
@@ -30,7 +31,7 @@ mod tune;
 
 use crate::args::CliCommand;
 use crate::failure::CommandFailure;
-use crate::{terminal, tools};
+use crate::terminal;
 use pagewise_remedy::{folio_switches, reservation};
 use std::process::ExitCode;
 
@@ -63,9 +64,9 @@ pub(crate) fn dispatch(command: CliCommand) -> Result<ExitCode, CommandFailure> 
         CliCommand::Fleet(args) => fleet::run(&args),
         CliCommand::Compare(args) => compare::run(&args),
         CliCommand::History(args) => history::run(&args),
-        CliCommand::Cat(args) => Ok(tools::cat(args.arguments)),
-        CliCommand::Meter(args) => Ok(tools::meter(args.arguments)),
-        CliCommand::Tee(args) => Ok(tools::tee(args.arguments)),
+        CliCommand::Cat(args) => Ok(pagewise_tools::cat(args.arguments)),
+        CliCommand::Meter(args) => Ok(pagewise_tools::meter(args.arguments)),
+        CliCommand::Tee(args) => Ok(pagewise_tools::tee(args.arguments)),
         CliCommand::Links(args) => links::run(&args),
         CliCommand::Completions(args) => generate::completions(&args),
         CliCommand::Man(args) => generate::manual(&args),

@@ -1,6 +1,6 @@
 //! `links`: the tools under their usual names, and the removal of the links.
 
-use super::{PAGEWISE, run, said};
+use super::{PAGEWISE, TOOLS, behind_links, run, said};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,6 +18,7 @@ fn a_shell_takes_the_tools_by_their_usual_names() {
     fs::create_dir(&bin).unwrap();
     let made = links(place.path(), &["--pv", "a bin"]);
     assert!(made.status.success() && said(&made).contains("export PATH='"), "{}", said(&made));
+    assert_eq!(bin.join("cat").read_link().unwrap(), behind_links());
     let line = "cat --version; tee --version; meter --version; pv --version; seq 9 | cat -n | tee f \
                 | pv -q | cksum; cksum < f";
     let mut shell = Command::new("bash");
@@ -38,6 +39,33 @@ fn a_shell_takes_the_tools_by_their_usual_names() {
     let gone = links(place.path(), &["--remove", "a bin"]);
     assert_eq!(said(&gone).lines().filter(|line| line.starts_with("removed ")).count(), 4);
     assert_eq!(bin.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn both_programs_have_the_same_tools_and_the_small_one_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let started = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words);
+        let done = run(command, place.path(), b"b\n\na\n");
+        (done.status.code(), said(&done))
+    };
+    for words in [
+        &["cat", "-n"][..],
+        &["tee", "--help"],
+        &["meter", "--version"],
+        &["cat", "--no-such-option"],
+        &["tee", "missing/out"],
+    ] {
+        assert_eq!(started(TOOLS, words), started(PAGEWISE, words), "{words:?}");
+    }
+    let (status, text) = started(TOOLS, &["--help"]);
+    assert!(status == Some(0) && text.starts_with("Usage: pagewise-tools "), "{text}");
+    assert_eq!(started(TOOLS, &["--version"]).0, Some(0));
+    for words in [&[][..], &["tune"], &["pv"]] {
+        let (status, text) = started(TOOLS, words);
+        assert!(status == Some(2) && text.contains("no tool is named"), "{text}");
+    }
 }
 
 #[test]

@@ -14,12 +14,16 @@ mod past_cache;
 mod pv;
 mod stand_ins;
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PAGEWISE: &str = env!("CARGO_BIN_EXE_pagewise");
+/// The program that has only the tools.
+const TOOLS: &str = env!("CARGO_BIN_EXE_pagewise-tools");
 
 /// Random numbers from a fixed seed.
 struct Draw(u64);
@@ -36,8 +40,14 @@ impl Draw {
     }
 }
 
+/// The program that links lead to: the umask of the build may let others write to that of the tools.
+fn behind_links() -> PathBuf {
+    let is_safe = fs::metadata(TOOLS).unwrap().permissions().mode() & 0o022 == 0;
+    fs::canonicalize(if is_safe { TOOLS } else { PAGEWISE }).unwrap()
+}
+
 fn ours(tool: &str) -> Command {
-    let mut command = Command::new(PAGEWISE);
+    let mut command = Command::new(TOOLS);
     command.arg(tool);
     command
 }

@@ -1,6 +1,6 @@
 //! `run --with pipe-tools`: the tools of a pipeline are pagewise's, and nothing else about it changes.
 
-use super::{Draw, PAGEWISE, run, said};
+use super::{Draw, PAGEWISE, behind_links, run, said};
 use pagewise_model::plan::PipelineTool;
 use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::supervise::RunSupervisor;
@@ -23,9 +23,9 @@ fn plain(script: &str) -> Command {
     command
 }
 
-/// A shell filter that reads a process's mappings and says whether it runs pagewise.
+/// A shell filter that reads a process's mappings and says whether it runs our tool.
 fn whose() -> String {
-    let program = fs::canonicalize(PAGEWISE).unwrap();
+    let program = behind_links();
     format!("grep -qF '{}' && echo ours || echo theirs", program.display())
 }
 
@@ -104,7 +104,7 @@ fn links_that_a_killed_start_left_are_mended() {
     fs::remove_file(links.join("cat")).unwrap();
     symlink("/bin/false", links.join("cat")).unwrap();
     assert_eq!(ask(), "ours\n");
-    assert_eq!(links.join("tee").read_link().unwrap(), fs::canonicalize(PAGEWISE).unwrap());
+    assert_eq!(links.join("tee").read_link().unwrap(), behind_links());
     assert_eq!(links.read_dir().unwrap().count(), 2);
 }
 

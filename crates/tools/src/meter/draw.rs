@@ -1,12 +1,12 @@
 //! The display: a thread that wakes at the interval, reads the figures and writes to standard
 //! error. It never touches the data's descriptors.
 
-use super::super::message::{reason, tell};
 use super::control::MeterControl;
 use super::cost::MeterCost;
 use super::cursor::TerminalLine;
 use super::gauge::{self, MeterMoment};
 use super::options::{MeterForm, MeterOptions, ProgressUnit};
+use crate::message::{reason, tell};
 use pagewise_kernel::proc::own_group;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};

@@ -4,10 +4,10 @@
 //! when the descriptor is closed or the process ends. Not seen: `pread(2)` and mappings, which move no file
 //! position.
 
-use super::super::message::tell;
 use super::control::MeterControl;
 use super::draw::{MeterDisplay, MeterFigures};
 use super::options::MeterOptions;
+use crate::message::tell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

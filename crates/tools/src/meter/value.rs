@@ -1,7 +1,7 @@
 //! Values of `meter`'s options: numbers with pv's suffixes, seconds, processes, names.
 
-use super::super::command_line::EarlyExit;
-use super::super::message::reason;
+use crate::command_line::EarlyExit;
+use crate::message::reason;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;

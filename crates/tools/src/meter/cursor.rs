@@ -10,7 +10,7 @@
 //!
 //! Not seen: other programs' output to the terminal meanwhile, and more lines than the terminal has.
 
-use super::super::files;
+use crate::files;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use std::fs::File;
 use std::io::{self, Write};

@@ -45,7 +45,7 @@ const NOT_DONE: u8 = 1;
 const WRONG_USAGE: u8 = 64;
 
 /// What `--help` prints.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Usage: pagewise meter [OPTION]... [FILE]...
 Copy FILE(s), or standard input, to standard output and show progress.
 
@@ -116,7 +116,7 @@ Examples:
   pagewise meter -R \"$(cat pid)\" -L 50M
 ";
 
-pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match options::parse(arguments.clone()) {
         Ok(MeterOptions { remote: Some(pid), .. }) => control_other(pid, &arguments),
         Ok(options) => measure(&options),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// What `--help` prints.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Usage: pagewise tee [OPTION]... [FILE]...
 Copy standard input to each FILE, and also to standard output.
 
@@ -104,7 +104,7 @@ struct TeeOptions {
     files: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
         Ok(options) => {
             if options.mode == TeeErrorMode::Signal {

@@ -3,9 +3,9 @@
 //! Sizes take pv's suffixes: K, M, G and T are powers of 1024 (of 1000 with `-k`). Rates are bytes per
 //! second. Seconds may have a fraction.
 
-use super::super::command_line::{EarlyExit, in_full};
-use super::super::files;
 use super::value::{self, BarStyle};
+use crate::command_line::{EarlyExit, in_full};
+use crate::files;
 use lexopt::prelude::{Long, Short, Value};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 //! The display reads them at each update. The thread that moves the data checks one flag after each step, and
 //! reads them if it is set.
 
-use super::super::message::tell;
 use super::options::MeterOptions;
+use crate::message::tell;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,31 +1,62 @@
 //! The tools for pipelines: `cat`, `meter` and `tee`, started as `pagewise cat` or through a link of that name.
 //!
-//! They start before the command line of the other commands is built, because scripts start a tool thousands
-//! of times. Messages, exit statuses and behaviour at a closed pipe match the GNU tool of that name.
+//! The small program `pagewise-tools` has only these. `pagewise` has them too, and starts them before it builds
+//! the command line of its other commands. Messages, exit statuses and behaviour at a closed pipe match the GNU
+//! tool of that name.
+
+#![forbid(unsafe_code)]
 
 mod cat;
 mod command_line;
 mod files;
-pub(crate) mod links;
 mod message;
 mod meter;
 mod tee;
 
+use command_line::EarlyExit;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use cat::{HELP as CAT_HELP, run as cat};
-pub(crate) use meter::{HELP as METER_HELP, run as meter};
-pub(crate) use tee::{HELP as TEE_HELP, run as tee};
+pub use cat::{HELP as CAT_HELP, run as cat};
+pub use meter::{HELP as METER_HELP, run as meter};
+pub use tee::{HELP as TEE_HELP, run as tee};
 
 /// A tool: takes its arguments, returns its exit status.
-pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
+pub type Tool = fn(Vec<OsString>) -> ExitCode;
 
 const TOOLS: [(&str, Tool); 3] = [("cat", cat::run), ("meter", meter::run), ("tee", tee::run)];
 
 /// Names that select a tool only as the name of a link.
 const ALSO: [(&str, Tool); 1] = [("pv", meter::run)];
+
+const HELP: &str = "\
+Usage: pagewise-tools cat|meter|tee [ARGUMENTS]
+
+The tools for pipelines, in a small program that starts fast. `pagewise links`
+makes links to it. Each tool has its own --help.
+";
+
+/// Runs the tool that this process was started as, for a program that has nothing else. Parameters as those of
+/// [`find`].
+pub fn serve<'a>(arguments: Vec<OsString>, file: impl FnOnce() -> &'a OsStr) -> ExitCode {
+    const NAME: &str = "pagewise-tools";
+    let first = arguments.get(1).cloned();
+    if let Some((tool, rest)) = find(arguments.into_iter(), file) {
+        return tool(rest);
+    }
+    match first.as_deref().and_then(OsStr::to_str) {
+        Some("--help" | "-h") => EarlyExit::Help.serve(NAME, HELP, 0),
+        Some("--version" | "-V") => EarlyExit::Version.serve(NAME, HELP, 0),
+        _ => {
+            message::tell(
+                NAME,
+                "no tool is named\nTry 'pagewise-tools --help' for more information.",
+            );
+            ExitCode::from(2)
+        }
+    }
+}
 
 fn named(name: &OsStr, names: impl IntoIterator<Item = (&'static str, Tool)>) -> Option<Tool> {
     names.into_iter().find(|(tool, _)| name == *tool).map(|(_, run)| run)
@@ -33,7 +64,7 @@ fn named(name: &OsStr, names: impl IntoIterator<Item = (&'static str, Tool)>) ->
 
 /// The tool that this process was started as, and its arguments. `file` is the path given to execve(2). It
 /// identifies a link even if the caller chose another name (`exec -a NAME cat`).
-pub(crate) fn find<'a>(
+pub fn find<'a>(
     arguments: impl Iterator<Item = OsString>,
     file: impl FnOnce() -> &'a OsStr,
 ) -> Option<(Tool, Vec<OsString>)> {
@@ -52,7 +83,7 @@ fn linked(path: &OsStr) -> Option<Tool> {
 }
 
 /// The help of a tool.
-pub(crate) fn help(tool: &str) -> Option<&'static str> {
+pub fn help(tool: &str) -> Option<&'static str> {
     let all = [("cat", CAT_HELP), ("meter", METER_HELP), ("tee", TEE_HELP)];
     all.into_iter().find(|(name, _)| *name == tool).map(|(_, help)| help)
 }

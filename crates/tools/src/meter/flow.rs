@@ -5,12 +5,12 @@
 //! side is to be shown, data goes through a private pipe. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in
 //! memory, so they use read and write.
 
-use super::super::files::{self, PassThroughFile};
-use super::super::message::{quoted, reason};
 use super::allowance::RateLimit;
 use super::control::MeterControl;
 use super::gauge;
 use super::options::{MeterOptions, ProgressUnit};
+use crate::files::{self, PassThroughFile};
+use crate::message::{quoted, reason};
 use pagewise_lanes::copy::{AlignedBuffer, BUFFER};
 use pagewise_lanes::{CopyEnd, CopyError, CopyJob, CopyRoute, CopySide, CopyStep, DescriptorKind};
 use rustix::io::Errno;

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use style::{CatFormatter, CatStyle};
 
 /// What `--help` prints.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Usage: pagewise cat [OPTION]... [FILE]...
 Concatenate FILE(s) to standard output; without FILE, or when FILE is -, read
 standard input.
@@ -72,7 +72,7 @@ struct CatOptions {
     files: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
     restore_pipe_signal();
     match parse(arguments) {
         Ok(options) => concatenate(&options),

@@ -1,13 +1,13 @@
 //! The tools under their usual names: symbolic links in a directory that the user chose.
 //!
-//! Each link points to this program's file, which selects the tool by the name it is started under. Nothing
-//! else is changed, so removing the links undoes everything. A link belongs to pagewise if it points to this
-//! file or to another file called `pagewise`. Any other entry under a requested name is an error, found
-//! before the first link is made. `symlink(2)` never overwrites. A link is replaced by `rename(2)`, so its
-//! name is never missing.
+//! Each link points to the program of the tools ([`tool_program`]), which selects the tool by the name it is
+//! started under. Nothing else is changed, so removing the links undoes everything. A link belongs to pagewise
+//! if it points to a file of that program's name or called `pagewise`. Any other entry under a requested name
+//! is an error, found before the first link is made. `symlink(2)` never overwrites. A link is replaced by
+//! `rename(2)`, so its name is never missing.
 
 use crate::failure::CommandFailure;
-use pagewise_kernel::link;
+use pagewise_kernel::{link, tool_program};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +18,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, PartialEq, Eq)]
 enum LinkEntry {
     Nothing,
-    /// A link to this program.
+    /// A link to the program of the tools.
     Ours,
-    /// A link to another file called `pagewise`, which may no longer exist.
+    /// A link to this pagewise, which is not that program.
+    ThisPagewise,
+    /// A link to a file of another pagewise, which may no longer exist.
     OtherPagewise(PathBuf),
     Foreign,
 }
@@ -45,11 +47,12 @@ pub(crate) struct LinkDirectory {
     pub(crate) directory: PathBuf,
     /// The file that the links point to.
     pub(crate) program: PathBuf,
+    this_pagewise: PathBuf,
 }
 
 impl LinkDirectory {
-    /// Links to the running program, in an existing directory.
-    pub(crate) fn to_this_program(directory: &Path) -> Result<Self, CommandFailure> {
+    /// Links to the tools of the running program, in an existing directory.
+    pub(crate) fn to_tools(directory: &Path) -> Result<Self, CommandFailure> {
         let refused =
             |why: String| CommandFailure::usage(format!("{}: {why}", directory.display()));
         let found = directory.canonicalize().map_err(|error| {
@@ -62,10 +65,11 @@ impl LinkDirectory {
             let failure = refused("PATH separates directories by `:`".to_owned());
             return Err(failure.with_help("choose a directory without `:` in its name"));
         }
-        let program = std::env::current_exe().map_err(|error| {
-            CommandFailure::usage(format!("cannot find this program's own file: {error}"))
-        })?;
-        Ok(Self { directory: found, program })
+        let unknown =
+            |error| CommandFailure::usage(format!("cannot find this program's own file: {error}"));
+        let program = tool_program::path().map_err(unknown)?;
+        let this_pagewise = std::env::current_exe().map_err(unknown)?;
+        Ok(Self { directory: found, program, this_pagewise })
     }
 
     fn entry(&self, name: &str) -> Result<LinkEntry, CommandFailure> {
@@ -79,9 +83,12 @@ impl LinkDirectory {
             }
             Err(error) => return Err(failed("readlink", &path, &error)),
         };
-        let is_ours = target.canonicalize().is_ok_and(|target| target == self.program);
-        Ok(match target.file_name() == Some(OsStr::new("pagewise")) {
-            _ if is_ours => LinkEntry::Ours,
+        let leads_to = |file: &Path| target.canonicalize().is_ok_and(|target| target == file);
+        let is_pagewise =
+            tool_program::NAMES.map(OsStr::new).map(Some).contains(&target.file_name());
+        Ok(match is_pagewise {
+            _ if leads_to(&self.program) => LinkEntry::Ours,
+            _ if leads_to(&self.this_pagewise) => LinkEntry::ThisPagewise,
             true => LinkEntry::OtherPagewise(target),
             false => LinkEntry::Foreign,
         })
@@ -99,6 +106,7 @@ impl LinkDirectory {
             let done = match self.entry(name)? {
                 LinkEntry::Nothing => LinkOutcome::Made,
                 LinkEntry::Ours => LinkOutcome::Kept,
+                LinkEntry::ThisPagewise => LinkOutcome::Replaced,
                 LinkEntry::OtherPagewise(_) if force => LinkOutcome::Replaced,
                 LinkEntry::OtherPagewise(other) => {
                     let (path, other) = (path.display(), other.display());
@@ -151,7 +159,7 @@ impl LinkDirectory {
             match self.entry(name)? {
                 LinkEntry::Nothing => {}
                 LinkEntry::Foreign => done.push((path, LinkOutcome::Left)),
-                LinkEntry::Ours | LinkEntry::OtherPagewise(_) => {
+                LinkEntry::Ours | LinkEntry::ThisPagewise | LinkEntry::OtherPagewise(_) => {
                     std::fs::remove_file(&path).map_err(|error| failed("unlink", &path, &error))?;
                     done.push((path, LinkOutcome::Removed));
                 }
@@ -185,10 +193,12 @@ mod tests {
     fn links(place: &Path) -> LinkDirectory {
         let directory = place.join("links");
         std::fs::create_dir(&directory).unwrap();
-        let program = place.join("pagewise");
-        std::fs::write(&program, "").unwrap();
-        let real = |path: PathBuf| path.canonicalize().unwrap();
-        LinkDirectory { directory: real(directory), program: real(program) }
+        let [program, this_pagewise] = tool_program::NAMES.map(|name| {
+            let path = place.join(name);
+            std::fs::write(&path, "").unwrap();
+            path.canonicalize().unwrap()
+        });
+        LinkDirectory { directory: directory.canonicalize().unwrap(), program, this_pagewise }
     }
 
     fn done(outcome: &[(PathBuf, LinkOutcome)]) -> Vec<LinkOutcome> {
@@ -245,6 +255,21 @@ mod tests {
             assert!(tee.symlink_metadata().is_ok());
             std::fs::remove_file(&tee).or_else(|_| std::fs::remove_dir(&tee)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_link_to_this_pagewise_is_replaced_by_one_to_its_tools() {
+        let place = tempfile::tempdir().unwrap();
+        let links = links(place.path());
+        let cat = links.directory.join("cat");
+        symlink(&links.this_pagewise, &cat).unwrap();
+        assert_eq!(done(&links.make(&["cat"], false).unwrap()), [LinkOutcome::Replaced]);
+        assert_eq!(cat.read_link().unwrap(), links.program);
+        symlink(&links.this_pagewise, links.directory.join("tee")).unwrap();
+        assert_eq!(
+            done(&links.remove(&NAMES).unwrap()),
+            [LinkOutcome::Removed, LinkOutcome::Removed]
+        );
     }
 
     #[test]

@@ -9,10 +9,10 @@
 //! Overhead: a thread that sleeps in `accept(2)`, and four calls at the start. If listening fails, the meter
 //! runs without it.
 
-use super::super::command_line::EarlyExit;
-use super::super::files;
 use super::control::MeterControl;
 use super::options::change;
+use crate::command_line::EarlyExit;
+use crate::files;
 use rustix::net::sockopt::socket_peercred;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
