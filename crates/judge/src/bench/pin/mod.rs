@@ -188,7 +188,7 @@ fn share_of(
     published: f64,
     figure: fn(&PinSample) -> f64,
 ) -> BenchClaim {
-    let claim = format!("finding and holding base pages is {what}");
+    let claim = format!("{what} is finding and holding base pages");
     let lent = pins.curve(PinWay::Vmsplice, PageKind::Base).into_iter();
     let lent = lent.filter(|point| !point.samples.is_empty());
     let Some(point) = lent.min_by_key(|p| p.size_bytes.0.abs_diff(PUBLISHED_PIECE.0)) else {

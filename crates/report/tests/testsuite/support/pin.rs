@@ -86,7 +86,7 @@ fn judgement() -> PinJudgement {
             interval: Fact::Known((0.15, 0.17)),
         }],
         claims: vec![BenchClaim::judged(
-            "finding and holding base pages is a third of vmsplice",
+            "a third of vmsplice is finding and holding base pages",
             ClaimEvidence::counted([true]),
             "34% of the call, pieces of 64.0 KiB",
         )],
