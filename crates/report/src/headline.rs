@@ -128,14 +128,10 @@ fn tune_headline(run: &SavedRun) -> String {
             outcome @ (SessionOutcome::Proven { keep: arms } | SessionOutcome::Likely { arms }),
         ) => named(arms).unwrap_or_else(|| outcome_line(outcome)),
         Some(outcome @ SessionOutcome::NoGain { .. }) => {
-            let (untried, tried): (Vec<_>, Vec<_>) =
-                verdicts(run).iter().partition(|verdict| verdict.word == VerdictWord::NotTried);
-            let tried = counted(tried.len() as u64, "arm", "arms");
-            let untried: Vec<String> = untried.iter().map(|v| short_arm(&v.arm)).collect();
+            let untried = verdicts(run).iter().filter(|v| v.word == VerdictWord::NotTried);
+            let untried: Vec<String> = untried.map(|v| short_arm(&v.arm)).collect();
             let line = match best(verdicts(run), quantity) {
-                Some((arm, time)) => {
-                    format!("{}: the best of {tried}, {arm}, has {time}", outcome_line(outcome))
-                }
+                Some(best) => format!("{}: {best}", outcome_line(outcome)),
                 None => outcome_line(outcome),
             };
             let untried = match &untried[..] {
@@ -166,13 +162,17 @@ fn tune_headline(run: &SavedRun) -> String {
     }
 }
 
-/// The arm with the least time that was not refused, and that time.
-fn best<'a>(
-    verdicts: impl IntoIterator<Item = &'a ArmVerdict>,
-    quantity: ComparedQuantity,
-) -> Option<(String, String)> {
+/// Names the arm with the least time among those that were not rejected, with that time. `None` if none has one.
+fn best(verdicts: &[ArmVerdict], quantity: ComparedQuantity) -> Option<String> {
     let (verdict, effect) = best_arm(verdicts)?;
-    Some((short_arm(&verdict.arm), effect_phrase(effect, quantity)))
+    let is_left = |verdict: &&ArmVerdict| {
+        !matches!(verdict.word, VerdictWord::Reject | VerdictWord::NotTried)
+    };
+    let (arm, time) = (short_arm(&verdict.arm), effect_phrase(effect, quantity));
+    Some(match verdicts.iter().filter(is_left).count() {
+        1 => format!("{arm} has {time}"),
+        arms => format!("the best of {arms} arms, {arm}, has {time}"),
+    })
 }
 
 fn best_arm<'a>(
@@ -216,14 +216,10 @@ fn sentence(verdict: &ArmVerdict, quantity: ComparedQuantity) -> String {
 }
 
 fn nothing_kept(verdicts: &[ArmVerdict], quantity: ComparedQuantity) -> String {
-    let tried = counted(verdicts.len() as u64, "arm", "arms");
-    let line = match best(verdicts, quantity) {
-        Some((arm, time)) => {
-            format!("nothing worth keeping; the best of {tried}, {arm}, has {time}")
-        }
-        None => format!("nothing worth keeping; {tried} tried, all refused"),
-    };
-    line + &rejection(verdicts)
+    let line = best(verdicts, quantity).unwrap_or_else(|| {
+        format!("{} tried, all refused", counted(verdicts.len() as u64, "arm", "arms"))
+    });
+    format!("nothing worth keeping; {line}{}", rejection(verdicts))
 }
 
 /// Why the arm with the largest gain was rejected, as the end of a sentence.
@@ -256,7 +252,7 @@ fn interrupted(run: &SavedRun) -> String {
     match of(VerdictWord::Keep).or_else(|| of(VerdictWord::Likely)) {
         Some(verdict) => format!("interrupted, yet {}", sentence(verdict, quantity)),
         None => match best(verdicts(run), quantity) {
-            Some((arm, time)) => format!("interrupted: {arm} has {time} so far"),
+            Some(best) => format!("interrupted: {best} so far"),
             None => "interrupted: no arm had run yet".to_owned(),
         },
     }

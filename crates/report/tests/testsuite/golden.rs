@@ -247,7 +247,7 @@ fn headlines_of_every_outcome_fit_a_line() {
             VerdictWord::NoGain,
             SessionOutcome::NoGain { above_share: 0.02 }
         ),
-        "no gain above 2%: the best of 1 arm, place, has 0.4% less time (-1.0..1.8%)"
+        "no gain above 2%: place has 0.4% less time (-1.0..1.8%)"
     );
     assert_eq!(
         headline(
@@ -285,6 +285,27 @@ fn what_cannot_be_told_is_an_open_arm() {
     run.experiment = Some(experiment(arms));
     let text = headline(&run);
     assert_eq!(text, "cannot tell: place has 2.0% more time (-10..10%) so far");
+}
+
+#[test]
+fn arms_that_were_rejected_do_not_count_beside_the_best() {
+    let arm = |name: &str, word, ratio| verdict(name, word, "why", Some(effect(ratio, 0.9, 1.1)));
+    let mut run = run(RunKind::Tune, Some(SessionOutcome::NoGain { above_share: 0.01 }));
+    let arms = vec![
+        arm("pool", VerdictWord::Reject, 0.98),
+        arm("place", VerdictWord::NoGain, 1.02),
+        arm("arenas", VerdictWord::NoGain, 1.05),
+    ];
+    run.experiment = Some(experiment(arms));
+    assert_eq!(
+        headline(&run),
+        "no gain above 1%: the best of 2 arms, place, has 2.0% more time (-10..10%); pool is rejected: why"
+    );
+    run.experiment.as_mut().unwrap().verdicts.pop();
+    assert_eq!(
+        headline(&run),
+        "no gain above 1%: place has 2.0% more time (-10..10%); pool is rejected: why"
+    );
 }
 
 #[test]
