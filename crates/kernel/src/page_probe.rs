@@ -7,8 +7,9 @@
 //! Some cached pages are marked: whoever reads them starts read-ahead of the pages behind, even with
 //! `POSIX_FADV_RANDOM` (mm/filemap.c, `filemap_get_pages`). So probe the last page first.
 //!
-//! Not seen: a page that the device delivers within the call, where the kernel does not account for it (file
-//! systems without a device, no `CONFIG_TASK_IO_ACCOUNTING`). Cost: 1 us.
+//! Not seen: a page that the device delivers within the call, if the descriptor has no `POSIX_FADV_RANDOM` (a
+//! missing page then looks like a marked one) or the kernel does not account for it (file systems without a
+//! device, no `CONFIG_TASK_IO_ACCOUNTING`). Cost: 1 us.
 
 use crate::own_usage;
 use crate::page_size;
