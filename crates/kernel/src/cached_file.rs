@@ -16,7 +16,7 @@
 
 use crate::error::SysError;
 use crate::file_view::{self, FileView, is_answered_for};
-use crate::page_probe::is_cached;
+use crate::page_probe::are_cached;
 use crate::proc::holders::{self, HolderSearch};
 use crate::{cachestat, file_system, page_frames, page_size, pagemap};
 use pagewise_model::address::FrameFlags;
@@ -201,14 +201,11 @@ impl PageCacheFile {
     /// The slots, by whether their first page can be read without waiting.
     fn asked_slots(&self) -> Result<Vec<CacheSlot>, SysError> {
         self.read_nothing_ahead()?;
-        let asked = |offset: usize| match is_cached(&self.file, offset as u64) {
-            true => CacheSlot::Asked,
-            false => CacheSlot::Absent,
-        };
-        let mut slots: Vec<_> = (0..self.len).step_by(slot_len()).rev().map(asked).collect();
-        slots.reverse();
+        let offsets = (0..self.len).step_by(slot_len()).map(|offset| offset as u64);
+        let cached = are_cached(&self.file, offsets);
         self.advise(Advice::Normal, "POSIX_FADV_NORMAL")?;
-        Ok(slots)
+        let slot = |is_cached| if is_cached { CacheSlot::Asked } else { CacheSlot::Absent };
+        Ok(cached.into_iter().map(slot).collect())
     }
 
     /// The folios, from the flags of their frames.

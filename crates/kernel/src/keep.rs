@@ -4,9 +4,10 @@
 //! minutes. An entry in a page table counts as use. A mapping that is never touched decays almost as fast as
 //! no mapping; one whose pages are entered once stays. A [`CacheKeeper`] maps a file and makes the kernel enter
 //! the pages that are cached already (`mincore(2)`, then `MADV_POPULATE_READ`). Nothing is read from a
-//! device, except single missing pages of files of others. The mapping itself is never touched, so a file that is shortened meanwhile causes an error of the
-//! call instead of `SIGBUS`. For files of others that this account may not write, `mincore` calls every page
-//! cached. Those are probed page by page (see [`page_probe`](crate::page_probe)).
+//! device, except single missing pages of files of others. The mapping itself is never touched, so a file
+//! that is shortened meanwhile causes an error of the call instead of `SIGBUS`. For files of others that this
+//! account may not write, `mincore` calls every page cached. Those are probed page by page (see
+//! [`page_probe`](crate::page_probe)).
 //!
 //! Only regular files are opened: opening a FIFO waits for its other end, and opening a device may have an
 //! effect. Cost: one mapping per file, 8 bytes of page table and about 50 ns per page. No memory beyond the
@@ -16,7 +17,7 @@
 
 use crate::cached_file::runs;
 use crate::file_view::{FileView, is_answered_for, open_regular};
-use crate::page_probe::is_cached;
+use crate::page_probe::are_cached;
 use crate::page_size;
 use pagewise_model::Bytes;
 use std::fs::File;
@@ -113,10 +114,8 @@ impl KeptView {
     /// Which pages of one window are cached.
     fn cached_pages(&self, window: Range<usize>) -> Option<Vec<bool>> {
         if let Some(file) = &self.foreign {
-            let pages = window.step_by(page_size::base().bytes() as usize).rev();
-            let mut cached: Vec<bool> = pages.map(|at| is_cached(file, at as u64)).collect();
-            cached.reverse();
-            return Some(cached);
+            let pages = window.step_by(page_size::base().bytes() as usize);
+            return Some(are_cached(file, pages.map(|at| at as u64)));
         }
         self.view.resident_pages(window.start, window.len()).ok()
     }

@@ -4,8 +4,8 @@
 //! If the page is missing, the kernel starts to read it, and a fast device may deliver it within the call. So
 //! the answer also takes into account how much this thread requested from devices meanwhile (`getrusage(2)`).
 //!
-//! Some cached pages are marked: whoever reads them starts read-ahead of the pages behind, even with
-//! `POSIX_FADV_RANDOM` (mm/filemap.c, `filemap_get_pages`). So probe the last page first.
+//! Some cached pages are marked: a read of one starts read-ahead of the pages behind, even with
+//! `POSIX_FADV_RANDOM` (mm/filemap.c, `filemap_get_pages`). So the last page is probed first.
 //!
 //! Not seen: a page that the device delivers within the call, if the descriptor has no `POSIX_FADV_RANDOM` (a
 //! missing page then looks like a marked one) or the kernel does not account for it (file systems without a
@@ -21,6 +21,14 @@ use std::os::fd::AsFd;
 #[must_use]
 pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
     is_cached_before(file, offset, ReadWriteFlags::NOWAIT)
+}
+
+/// [`is_cached`] for each of these ascending offsets, probed from the last to the first.
+#[must_use]
+pub fn are_cached(file: &impl AsFd, offsets: impl DoubleEndedIterator<Item = u64>) -> Vec<bool> {
+    let mut cached: Vec<bool> = offsets.rev().map(|offset| is_cached(file, offset)).collect();
+    cached.reverse();
+    cached
 }
 
 fn is_cached_before(file: &impl AsFd, offset: u64, flags: ReadWriteFlags) -> bool {

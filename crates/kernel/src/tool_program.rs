@@ -6,7 +6,7 @@
 //!
 //! Cost: a walk to the directory, some 10 us.
 
-use crate::trusted_path::{MissingNamePolicy, walk};
+use crate::trusted_path::{MissingNamePolicy, STICKY, WRITABLE_BY_ALL, WRITABLE_BY_GROUP, walk};
 use rustix::fs::{FileType, fstat, stat};
 use std::ffi::OsStr;
 use std::io;
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 /// Names of the programs that have the tools.
 pub const NAMES: [&str; 2] = ["pagewise-tools", "pagewise"];
 
-const STICKY: u32 = 0o1000;
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 const RUNS_AS_ANOTHER: u32 = 0o6000;
 const EXECUTABLE: u32 = 0o111;
 
@@ -39,7 +37,7 @@ fn beside(own: &Path) -> Option<PathBuf> {
     let runs = stat(own).ok()?.st_mode & EXECUTABLE;
     let is_safe = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
         && (found.st_uid == 0 || found.st_uid == rustix::process::geteuid().as_raw())
-        && found.st_mode & (WRITABLE_BY_OTHERS | RUNS_AS_ANOTHER) == 0
+        && found.st_mode & (WRITABLE_BY_GROUP | WRITABLE_BY_ALL | RUNS_AS_ANOTHER) == 0
         && found.st_mode & runs == runs;
     is_safe.then(|| directory.path().join(NAMES[0]))
 }

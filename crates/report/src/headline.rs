@@ -164,12 +164,12 @@ fn tune_headline(run: &SavedRun) -> String {
 
 /// Names the arm with the least time among those that were not rejected, with that time. `None` if none has one.
 fn best(verdicts: &[ArmVerdict], quantity: ComparedQuantity) -> Option<String> {
-    let (verdict, effect) = best_arm(verdicts)?;
-    let is_left = |verdict: &&ArmVerdict| {
-        !matches!(verdict.word, VerdictWord::Reject | VerdictWord::NotTried)
-    };
+    let left = verdicts
+        .iter()
+        .filter(|verdict| !matches!(verdict.word, VerdictWord::Reject | VerdictWord::NotTried));
+    let (verdict, effect) = best_arm(left.clone())?;
     let (arm, time) = (short_arm(&verdict.arm), effect_phrase(effect, quantity));
-    Some(match verdicts.iter().filter(is_left).count() {
+    Some(match left.count() {
         1 => format!("{arm} has {time}"),
         arms => format!("the best of {arms} arms, {arm}, has {time}"),
     })
@@ -178,8 +178,7 @@ fn best(verdicts: &[ArmVerdict], quantity: ComparedQuantity) -> Option<String> {
 fn best_arm<'a>(
     verdicts: impl IntoIterator<Item = &'a ArmVerdict>,
 ) -> Option<(&'a ArmVerdict, &'a ArmEffect)> {
-    let ran = verdicts.into_iter().filter(|v| v.word != VerdictWord::Reject);
-    let timed = ran.filter_map(|v| Some((v, v.effect.as_ref()?)));
+    let timed = verdicts.into_iter().filter_map(|v| Some((v, v.effect.as_ref()?)));
     let timed = timed.filter(|(_, effect)| effect.is_measured());
     timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
 }

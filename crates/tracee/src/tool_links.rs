@@ -1,4 +1,4 @@
-//! Provides the tools of a pipeline to the tree: a directory of links to pagewise in front of PATH.
+//! Provides the tools of a pipeline to the tree: a directory of links in front of PATH.
 //!
 //! `execvp(3)`, shells and the libraries of other languages search a name without a slash in the directories
 //! of PATH, in order; the first match wins. Each link has the name of a tool and leads to the program of the

@@ -28,9 +28,9 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of links in one path, the same as the kernel's.
 const MOST_LINKS: u32 = 40;
-const WRITABLE_BY_GROUP: u32 = 0o020;
-const WRITABLE_BY_ALL: u32 = 0o002;
-const STICKY: u32 = 0o1000;
+pub(crate) const WRITABLE_BY_GROUP: u32 = 0o020;
+pub(crate) const WRITABLE_BY_ALL: u32 = 0o002;
+pub(crate) const STICKY: u32 = 0o1000;
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DIRECTORY_ONLY: OFlags = PATH_ONLY.union(OFlags::DIRECTORY);
 
