@@ -100,12 +100,13 @@ fn least_faults() -> u64 {
 fn assert_named(run: &SavedRun, function: &str, file: &str, line: u32) {
     let Some(RunBody::Faults(report)) = &run.body else { panic!("no faults") };
     let found = behind(report, function);
-    let [(faults, source)] = &found[..] else {
-        let callers = report.callers.known().unwrap();
-        let lost = (report.lost_records, callers.lost_stacks);
-        panic!("{found:?} of {:#?}, lost {lost:?}, {:?}", callers.functions, report.interpreters)
-    };
-    assert!(*faults >= least_faults(), "{faults} faults");
+    let callers = report.callers.known().unwrap();
+    let all = format!(
+        "{found:?} of {:#?}, lost {} and {}, {:?}",
+        callers.functions, report.lost_records, callers.lost_stacks, report.interpreters
+    );
+    let [(faults, source)] = &found[..] else { panic!("{all}") };
+    assert!(*faults >= least_faults(), "{all}");
     assert_eq!(source.as_ref().map(|(file, line)| (file.as_str(), *line)), Some((file, line)));
     let named: u64 = report.interpreters.iter().map(|one| one.functions).sum();
     assert!(named > 0, "{:?}", report.interpreters);

@@ -42,6 +42,8 @@ use pagewise_model::Nanos;
 use pagewise_model::fault::event::{FaultEvent, FaultEventPayload, MremapEvent};
 use pagewise_model::fault::{FaultRecordingOptions, RecordingScope, StackRecording};
 use record::{FaultEventKind, FaultSampleLayout};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use stacks::StackRings;
 use std::os::fd::BorrowedFd;
 use tracepoint::FaultTracepoints;
@@ -53,6 +55,9 @@ const LEAST_RING_BYTES: usize = 1 << 20;
 /// Size of all rings together if every page counts and this much may be locked (CAP_IPC_LOCK): room for a
 /// burst of a million faults.
 const AMPLE_BYTES: usize = 128 << 20;
+/// Maximum size of a ring if this much may be locked and only faults count: 60,000 faults or more, so that
+/// a program of some 200 MiB loses none while the host runs other machines.
+const UNLIMITED_RING_BYTES: usize = 16 << 20;
 /// Maximum number of events held between two rounds, some 120 bytes each. Beyond it, rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
 /// Of them, maximum number of stacks, some 4 KiB each.
@@ -211,19 +216,16 @@ impl FaultRings {
         let shares = if choice.has_many_stacks() { 2 } else { 1 };
         let ring_bytes = ring_bytes(cpus.len() * shares);
         let open = |bytes| CpuRings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
-        let ample = match choice.stacks {
-            StackRecording::Periodic => {
-                let bytes = 1 << (AMPLE_BYTES / cpus.len().max(1)).ilog2();
-                open(bytes).ok().filter(|rings| rings.least_bytes() == bytes)
-            }
-            _ => None,
-        };
-        let ample_bytes = ample.as_ref().map(CpuRings::least_bytes);
+        let is_every_page = choice.stacks == StackRecording::Periodic;
+        let ample_bytes = ample_ring_bytes(cpus.len(), is_every_page);
+        let ample = (may_lock_any() && ample_bytes > ring_bytes).then(|| open(ample_bytes));
+        let ample = ample.and_then(Result::ok).filter(|rings| rings.least_bytes() == ample_bytes);
+        let stack_bytes = ample.as_ref().filter(|_| is_every_page).map(|_| ample_bytes);
         Ok(Self {
             rings: ample.map_or_else(|| open(ring_bytes), Ok)?,
             choice,
             // They take the locked memory that is left.
-            stacks: StackRings::open(&choice, ample_bytes),
+            stacks: StackRings::open(&choice, stack_bytes),
             merge: RingMerge::default(),
             emptied: Nanos(0),
             since: Nanos(0),
@@ -351,10 +353,23 @@ const fn counts_before(event: &FaultEvent) -> bool {
     }
 }
 
+/// Whether this process may lock as much memory as it likes: by CAP_IPC_LOCK (capabilities(7)), or without a limit.
+fn may_lock_any() -> bool {
+    let of_this_thread = capabilities(None);
+    of_this_thread.is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
+        || getrlimit(Resource::Memlock).current.is_none()
+}
+
+/// Size of each of `rings` rings if any amount may be locked.
+fn ample_ring_bytes(rings: usize, is_every_page: bool) -> usize {
+    let share = 1 << (AMPLE_BYTES / rings.max(1)).max(1).ilog2();
+    if is_every_page { share } else { share.min(UNLIMITED_RING_BYTES) }
+}
+
 /// Size of each of `rings` rings: what locked memory allows, within bounds. The kernel may still give less.
 fn ring_bytes(rings: usize) -> usize {
     let unlimited = RING_BYTES.saturating_mul(rings);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let limit = getrlimit(Resource::Memlock).current;
     let limit = limit.map_or(unlimited, |bytes| usize::try_from(bytes).unwrap_or(unlimited));
     let share = (limit / rings.max(1)).clamp(LEAST_RING_BYTES, RING_BYTES);
     1 << share.ilog2()
