@@ -13,8 +13,9 @@
 //! read from `/proc/PID/maps` afterwards, so that no mapping is missed in between. Children that already
 //! exist are not followed.
 //!
-//! Rings are locked memory: [`RING_BYTES`] each if RLIMIT_MEMLOCK and `perf_event_mlock_kb` allow it. At 1 us
-//! per fault that is room for at least 15 ms. A full ring loses records, and the kernel counts them.
+//! Rings are locked memory: [`RING_BYTES`] each if RLIMIT_MEMLOCK and `perf_event_mlock_kb` allow it, more for
+//! accounts that may lock any amount. At 1 us per fault that is room for at least 15 ms. A full ring loses
+//! records, and the kernel counts them.
 //!
 //! User stacks are recorded separately ([`stacks`]), or with the beginnings if frame pointers are to be
 //! followed: 8 bytes per frame, some 0.5-0.8 us per fault.
@@ -55,8 +56,8 @@ const LEAST_RING_BYTES: usize = 1 << 20;
 /// Size of all rings together if every page counts and this much may be locked (CAP_IPC_LOCK): room for a
 /// burst of a million faults.
 const AMPLE_BYTES: usize = 128 << 20;
-/// Maximum size of a ring if this much may be locked and only faults count: 60,000 faults or more, so that
-/// a program of some 200 MiB loses none while the host runs other machines.
+/// Maximum size of a ring if any amount may be locked and not every page counts: room for 60,000 faults with
+/// their ends and error codes while this process does not run.
 const UNLIMITED_RING_BYTES: usize = 16 << 20;
 /// Maximum number of events held between two rounds, some 120 bytes each. Beyond it, rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
@@ -218,7 +219,8 @@ impl FaultRings {
         let open = |bytes| CpuRings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
         let is_every_page = choice.stacks == StackRecording::Periodic;
         let ample_bytes = ample_ring_bytes(cpus.len(), is_every_page);
-        let ample = (may_lock_any() && ample_bytes > ring_bytes).then(|| open(ample_bytes));
+        let is_tried = ample_bytes > ring_bytes && (is_every_page || may_lock_any());
+        let ample = is_tried.then(|| open(ample_bytes));
         let ample = ample.and_then(Result::ok).filter(|rings| rings.least_bytes() == ample_bytes);
         let stack_bytes = ample.as_ref().filter(|_| is_every_page).map(|_| ample_bytes);
         Ok(Self {
