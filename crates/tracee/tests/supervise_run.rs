@@ -298,7 +298,7 @@ fn pipes_grow_while_data_stays_exact() {
     let dir = tempfile::tempdir().unwrap();
     let sum = dir.path().join("sum");
     let script = format!(
-        "head -c 100000000 /dev/zero | (sleep 0.3; cat) | (sleep 0.9; cat) | cksum > {}",
+        "head -c 100000000 /dev/zero | (sleep 1.5; cat) | (sleep 3; cat) | cksum > {}",
         sum.display()
     );
     let mut launch = sh(&script);
