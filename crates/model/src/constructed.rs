@@ -66,6 +66,7 @@ pub fn process() -> TracedProcess {
         allocator: Allocator::Glibc,
         glibc_huge_tunable: None,
         is_python: false,
+        huge_pages_off: false,
         opens_deep: None,
         threads: 1,
         peak_rss_bytes: Bytes(0),

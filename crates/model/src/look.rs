@@ -71,6 +71,9 @@ pub struct TracedProcess {
     /// True for a CPython whose own pools for small objects `PYTHONMALLOC` can switch off.
     #[serde(default)]
     pub is_python: bool,
+    /// True if it switched transparent huge pages off for itself (`PR_SET_THP_DISABLE`), as ruby does.
+    #[serde(default)]
+    pub huge_pages_off: bool,
     /// Its file that opens libraries with `RTLD_DEEPBIND`; absent if none does.
     #[serde(default)]
     pub opens_deep: Option<String>,
@@ -125,6 +128,10 @@ pub struct MapChurn {
     pub large_mmap_bytes: Bytes,
     /// Size of the largest single call.
     pub largest_mmap_bytes: Bytes,
+    /// Total size of calls for at least 2 MiB that are probably single large blocks of malloc: it adds a header, so
+    /// their size is no round number.
+    #[serde(default)]
+    pub block_mmap_bytes: Bytes,
     pub munmap_calls: u64,
     /// Bytes that munmap calls gave back.
     pub munmap_bytes: Bytes,

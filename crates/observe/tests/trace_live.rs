@@ -46,11 +46,12 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 29] = [
+    let tests: [(&str, fn()); 30] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
+        ("huge_pages_switched_off_are_seen", huge_pages_switched_off_are_seen),
         ("effects_are_found", effects::effects_are_found),
         ("harmless_commands_have_no_effects", effects::harmless_commands_have_no_effects),
         ("rarer_effects_are_found", effects::rarer_effects_are_found),
@@ -226,9 +227,20 @@ fn mapping_calls_are_counted_exactly() {
     let one = Bytes(BLOCK.0 + page_size::base().bytes());
     assert_eq!(churn.large_mmap_bytes, Bytes(100 * one.0));
     assert_eq!(churn.largest_mmap_bytes, one);
+    assert_eq!(churn.block_mmap_bytes, churn.large_mmap_bytes);
     assert!(churn.munmap_calls >= 100 && churn.munmap_bytes.0 >= 100 * one.0);
     assert_eq!(seen.ended, ProgramEnd::Exited(0));
     assert!(seen.pattern.known().is_none());
+}
+
+fn huge_pages_switched_off_are_seen() {
+    let Some((_place, heap)) = built("huge_pages_switched_off_are_seen", "heap") else { return };
+    for (words, off) in [(&[][..], false), (&["disabled"][..], true)] {
+        let argv = std::iter::once(heap.clone().into_os_string());
+        let argv = argv.chain(words.iter().map(OsString::from)).collect();
+        let seen = look(&ProgramLaunch::experiment(argv));
+        assert_eq!(seen.processes[0].huge_pages_off, off, "{words:?}");
+    }
 }
 
 fn a_pipe_has_its_ends() {

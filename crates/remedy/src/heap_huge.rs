@@ -152,6 +152,11 @@ pub(crate) fn small_bytes(process: &TracedProcess) -> u64 {
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
+/// The part of that memory that advice can put on huge pages: none if the process switched them off for itself.
+pub(crate) fn advisable_bytes(process: &TracedProcess) -> u64 {
+    if process.huge_pages_off { 0 } else { small_bytes(process) }
+}
+
 /// Whether the allocator of a process has a switch. If that is unknown for a glibc, it is assumed: the arm's
 /// counter will show it. The switch of Java programs counts only if it leaves the output unchanged.
 fn has_switch(process: &TracedProcess, evidence: &RemedyEvidence<'_>) -> bool {
@@ -207,9 +212,16 @@ impl Remedy for HeapHugeRemedy {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
+        let all = evidence.processes().iter();
         let wide: Vec<&TracedProcess> =
-            evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0).collect();
-        let Some(largest) = wide.iter().max_by_key(|p| small_bytes(p)) else {
+            all.clone().filter(|p| advisable_bytes(p) >= WORTH.0).collect();
+        let Some(largest) = wide.iter().max_by_key(|p| advisable_bytes(p)) else {
+            if let Some(off) = all.clone().find(|p| small_bytes(p) >= WORTH.0) {
+                return self.unfit(format!(
+                    "{} switches huge pages off for itself (PR_SET_THP_DISABLE)",
+                    off.exe
+                ));
+            }
             return self.unfit(format!(
                 "no process has {WORTH} or more of anonymous memory on small pages"
             ));

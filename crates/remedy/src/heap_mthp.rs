@@ -12,7 +12,7 @@
 //! Cost: memory is rounded up to 64 KiB, and a fault clears 16 pages.
 
 use crate::folio_switches::{absent, is_as_wanted, unlock};
-use crate::heap_huge::{HeapHugeRemedy, WORTH, ceiling_on, small_bytes};
+use crate::heap_huge::{HeapHugeRemedy, WORTH, advisable_bytes, ceiling_on};
 use crate::remedy::{Remedy, RemedyEvidence, RemedyMechanism};
 use pagewise_model::Bytes;
 use pagewise_model::look::TracedProcess;
@@ -79,15 +79,15 @@ impl Remedy for HeapMthpRemedy {
             return self.unfit("the memory of the program could not be examined");
         }
         let has_switch = |p: &&TracedProcess| HeapHugeRemedy::has_env_switch(p);
-        let wide = evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0);
-        let Some(largest) = wide.filter(has_switch).max_by_key(|p| small_bytes(p)) else {
+        let wide = evidence.processes().iter().filter(|p| advisable_bytes(p) >= WORTH.0);
+        let Some(largest) = wide.filter(has_switch).max_by_key(|p| advisable_bytes(p)) else {
             return self.unfit(format!(
                 "no process with {WORTH} of anonymous memory on small pages has an allocator with a switch for it"
             ));
         };
         let why = format!(
             "{} of anonymous memory on small pages in {} (allocator: {})",
-            Bytes(small_bytes(largest)),
+            Bytes(advisable_bytes(largest)),
             largest.exe,
             largest.allocator
         );

@@ -5,6 +5,11 @@ use pagewise_model::look::MapChurn;
 
 /// From this size on a mapping counts as large.
 const LARGE: Bytes = Bytes::mib(8);
+/// From this size on malloc's blocks may be on huge pages.
+const LEAST_BLOCK: Bytes = Bytes::mib(2);
+/// Programs map their own memory in multiples of this. malloc adds a header and rounds up to a page
+/// (sysmalloc_mmap in malloc/malloc.c), so only 1 in 16 of its blocks of any size has such a size.
+const ROUND: u64 = 64 << 10;
 
 /// Counts one call of `mmap`, `munmap`, `mremap` or `madvise` with these arguments.
 ///
@@ -42,6 +47,9 @@ fn count_map(churn: &mut MapChurn, size: Bytes) {
     churn.mmap_calls += 1;
     churn.mmap_bytes += size;
     churn.largest_mmap_bytes = churn.largest_mmap_bytes.max(size);
+    if size >= LEAST_BLOCK && !size.0.is_multiple_of(ROUND) {
+        churn.block_mmap_bytes += size;
+    }
     if size >= LARGE {
         churn.large_mmap_calls += 1;
         churn.large_mmap_bytes += size;
@@ -75,6 +83,10 @@ mod tests {
         count(&mut churn, libc::SYS_madvise, &[0, 8192, libc::MADV_FREE as u64, 0, 0, 0]);
         assert_eq!((churn.mmap_calls, churn.large_mmap_calls), (2, 1));
         assert_eq!(churn.mmap_bytes, Bytes(4096 + (9 << 20)));
+        assert_eq!(churn.block_mmap_bytes, Bytes(0));
+        count(&mut churn, libc::SYS_mmap, &[0, (2 << 20) + 4096, 3, flags, 0, 0]);
+        count(&mut churn, libc::SYS_mmap, &[0, (1 << 20) + 4096, 3, flags, 0, 0]);
+        assert_eq!(churn.block_mmap_bytes, Bytes((2 << 20) + 4096));
         assert_eq!((churn.munmap_calls, churn.dontneed_bytes), (1, Bytes(8192)));
     }
 

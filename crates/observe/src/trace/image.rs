@@ -54,6 +54,7 @@ impl RunningImage {
             allocator: elf.map_or(Allocator::Unknown, |e| e.allocator),
             glibc_huge_tunable: None,
             is_python: elf.is_some_and(|e| e.is_python),
+            huge_pages_off: false,
             opens_deep: None,
             threads: 1,
             peak_rss_bytes: Bytes(0),
@@ -173,6 +174,7 @@ fn read_memory_use(
     let entries = smaps::read(seen.pid)?;
     let or_zero = |value: Option<Bytes>| value.unwrap_or(Bytes(0));
     seen.peak_rss_bytes = or_zero(status.peak_rss);
+    seen.huge_pages_off = status.thp_enabled == Some(false);
     seen.anon_bytes = or_zero(status.rss_anon);
     seen.file_bytes = or_zero(status.rss_file) + or_zero(status.rss_shmem);
     seen.page_table_bytes = or_zero(status.page_tables);

@@ -134,6 +134,9 @@ fn a_heap_is_treated_by_its_allocator() {
         t.processes[0].churn.large_mmap_calls = 3;
     });
     assert_eq!(specs(&old_glibc, "heap-huge"), ["heap-huge=inject"]);
+    let off = candidates(|t, _| t.processes[0].huge_pages_off = true);
+    assert!(specs(&off, "heap-huge").is_empty());
+    assert!(why(&off, "heap-huge").contains("for itself"), "{}", why(&off, "heap-huge"));
     let steps = candidates(|t, _| t.processes[0].allocator = Allocator::Musl);
     assert!(specs(&steps, "heap-huge").is_empty());
     assert!(why(&steps, "heap-huge").contains("grows in steps"), "{}", why(&steps, "heap-huge"));
