@@ -19,6 +19,7 @@ pub mod history;
 pub mod mechanism;
 pub mod memory_account;
 pub mod order;
+pub mod prediction;
 pub mod profile;
 pub mod race;
 pub mod recheck;

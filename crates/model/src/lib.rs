@@ -42,6 +42,7 @@ pub mod os_text;
 pub mod pieces;
 pub mod plan;
 pub mod pool;
+pub mod prediction;
 pub mod price;
 pub mod profile;
 pub mod recheck;

@@ -15,6 +15,7 @@ use crate::measured::Fact;
 use crate::memory_account::MemoryAccount;
 use crate::plan::{RemedyCandidate, RemedyDose, RemedyReceipt};
 use crate::pool::HugePool;
+use crate::prediction::GainPrediction;
 use crate::price::SessionPrices;
 use crate::schema::JsonSchema;
 use crate::service::TunedService;
@@ -142,6 +143,9 @@ pub struct SavedRun {
     pub diagnosis: Option<Diagnosis>,
     /// All remedies, whether they fit or not.
     pub candidates: Vec<RemedyCandidate>,
+    /// What the remedies that fit will probably gain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predictions: Vec<GainPrediction>,
     /// Comparisons of outputs.
     pub output_checks: Vec<OutputCheck>,
     /// The doses of each arm that was run.
@@ -217,6 +221,7 @@ impl SavedRun {
             look: None,
             diagnosis: None,
             candidates: Vec::new(),
+            predictions: Vec::new(),
             output_checks: Vec::new(),
             doses: Vec::new(),
             experiment: None,
@@ -300,6 +305,19 @@ impl SavedRun {
     #[must_use]
     pub fn stdout(&self) -> Option<StdoutTarget> {
         self.spec.as_ref().filter(|spec| spec.service.is_none()).map(|spec| spec.stdout)
+    }
+
+    /// The prediction for an arm.
+    #[must_use]
+    pub fn prediction(&self, arm: &str) -> Option<&GainPrediction> {
+        self.predictions.iter().find(|one| one.arm == arm)
+    }
+
+    /// The best prediction among the doses of a remedy.
+    #[must_use]
+    pub fn best_prediction(&self, candidate: &RemedyCandidate) -> Option<&GainPrediction> {
+        let doses = candidate.doses.iter().filter_map(|dose| self.prediction(&dose.spec()));
+        doses.max_by(|a, b| a.gain_share.total_cmp(&b.gain_share))
     }
 
     /// The remedies of an arm; none if the arm is a command of the user.

@@ -2,6 +2,7 @@
 
 use crate::number::at_most;
 use crate::page::ReportDocument;
+use crate::prediction::{likeliest, probable};
 use crate::style::TextTone;
 use pagewise_model::Nanos;
 use pagewise_model::plan::{RemedyCandidate, RemedyDose};
@@ -9,7 +10,8 @@ use pagewise_model::run::SavedRun;
 
 /// Every remedy with the reason why it fits or does not.
 #[must_use]
-pub fn candidates_section(candidates: &[RemedyCandidate]) -> ReportDocument {
+pub fn candidates_section(run: &SavedRun) -> ReportDocument {
+    let candidates = &run.candidates;
     let mut page = ReportDocument::default();
     if candidates.is_empty() {
         return page;
@@ -21,7 +23,7 @@ pub fn candidates_section(candidates: &[RemedyCandidate]) -> ReportDocument {
         page.heading("remedies that fit");
     }
     for candidate in fit {
-        page.item_tone(&candidate.remedy, &fitting(candidate), TextTone::Good);
+        page.item_tone(&candidate.remedy, &fitting(run, candidate), TextTone::Good);
         page.para(
             &format!("{}. To try: {}", candidate.sentence, doses(candidate)),
             16,
@@ -32,16 +34,17 @@ pub fn candidates_section(candidates: &[RemedyCandidate]) -> ReportDocument {
     page
 }
 
-/// A line with the remedies that fit.
+/// A line with the remedies that fit, and what the most promising one will probably gain.
 #[must_use]
-pub fn fitting_line(candidates: &[RemedyCandidate]) -> String {
+pub fn fitting_line(run: &SavedRun) -> String {
     let fit: Vec<&str> =
-        candidates.iter().filter(|one| one.fits()).map(|one| one.remedy.as_str()).collect();
-    match fit.as_slice() {
-        [] => "no remedy fits".to_owned(),
+        run.candidates.iter().filter(|one| one.fits()).map(|one| one.remedy.as_str()).collect();
+    let line = match fit.as_slice() {
+        [] => return "no remedy fits".to_owned(),
         [one] => format!("1 remedy fits: {one}"),
         all => format!("{} remedies fit: {}", all.len(), all.join(", ")),
-    }
+    };
+    line + &run.predictions.first().map_or_else(String::new, likeliest)
 }
 
 /// The time needed to compare an arm, if the session's budget is too short for it. Needs the look of `run`.
@@ -61,8 +64,16 @@ pub fn budget_line(run: &SavedRun) -> Option<String> {
     })
 }
 
-fn fitting(candidate: &RemedyCandidate) -> String {
-    format!("{} (estimate): {}", at_most(candidate.ceiling_share), candidate.why)
+fn fitting(run: &SavedRun, candidate: &RemedyCandidate) -> String {
+    format!("{}: {}", promise(run, candidate), candidate.why)
+}
+
+/// The predicted gain of a remedy; without one, the most that it can gain.
+fn promise(run: &SavedRun, candidate: &RemedyCandidate) -> String {
+    match run.best_prediction(candidate) {
+        Some(best) => probable(best),
+        None => format!("{} (estimate)", at_most(candidate.ceiling_share)),
+    }
 }
 
 fn doses(candidate: &RemedyCandidate) -> String {
@@ -94,7 +105,7 @@ pub(crate) fn untried_section(run: &SavedRun) -> ReportDocument {
     };
     let rows = run.candidates.iter().filter(|c| !tried(c)).map(|c| {
         let why = if c.fits() {
-            format!("fits, {} (estimate), but {}", at_most(c.ceiling_share), passed(run, c))
+            format!("fits, {}, but {}", promise(run, c), passed(run, c))
         } else {
             c.why.clone()
         };

@@ -4,6 +4,7 @@ use crate::bench;
 use crate::experiment::{effect_phrase, is_unproven, short_arm, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::ReportDocument;
+use crate::prediction::{likeliest, predicted_range};
 use crate::style::TextTone;
 use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::Diagnosis;
@@ -146,12 +147,16 @@ fn tune_headline(run: &SavedRun) -> String {
                 verdicts(run).iter().filter(|v| v.word == VerdictWord::CannotTell && !halted);
             match best_arm(open) {
                 Some((verdict, effect)) => format!(
-                    "{}: {} has {} so far",
+                    "{}: {} has {} so far{}",
                     open_words(verdict, verdicts(run).len()),
                     short_arm(&verdict.arm),
-                    effect_phrase(effect, quantity)
+                    effect_phrase(effect, quantity),
+                    expected(run, &verdict.arm)
                 ),
-                None => format!("cannot tell: {why}"),
+                None => match run.predictions.first().filter(|_| !halted) {
+                    Some(one) => format!("cannot tell: {why}{}", likeliest(one)),
+                    None => format!("cannot tell: {why}"),
+                },
             }
         }
         Some(SessionOutcome::NothingKept) => nothing_kept(verdicts(run), quantity),
@@ -231,7 +236,15 @@ fn rejection(verdicts: &[ArmVerdict]) -> String {
     })
 }
 
+/// The prediction for an open arm, as the end of a sentence.
+fn expected(run: &SavedRun, arm: &str) -> String {
+    run.prediction(arm).map_or_else(String::new, |one| format!("; {}", predicted_range(one)))
+}
+
 fn advice(run: &SavedRun) -> String {
+    if let Some(one) = run.predictions.first() {
+        return format!("advice only, nothing tried{}", likeliest(one));
+    }
     let fitting: Vec<_> = run.candidates.iter().filter(|c| c.fits()).collect();
     let best = fitting.iter().max_by(|a, b| a.ceiling_share.total_cmp(&b.ceiling_share));
     match best {

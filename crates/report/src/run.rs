@@ -161,7 +161,7 @@ fn examined(run: &SavedRun, page: &mut ReportDocument) {
         }
     }
     if matches!(run.outcome, Some(SessionOutcome::AdviceOnly)) {
-        page.section(candidates_section(&run.candidates));
+        page.section(candidates_section(run));
     } else {
         page.section(untried_section(run));
     }

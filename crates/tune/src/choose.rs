@@ -3,8 +3,11 @@
 use crate::request::SessionRequest;
 use crate::world::ProgramArm;
 use pagewise_judge::memory_account::at_most;
+use pagewise_judge::prediction::{self, PredictionEvidence};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
+use pagewise_model::prediction::GainPrediction;
+use pagewise_model::run::SavedRun;
 use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::{RemedyEvidence, RemedyMechanism, all, clash, find};
 
@@ -12,12 +15,6 @@ use pagewise_remedy::{RemedyEvidence, RemedyMechanism, all, clash, find};
 pub const LEAST_CEILING: f64 = 0.02;
 /// An ordinary budget cannot prove a remedy whose own ceiling is below this.
 const LEAST_REMEDY_CEILING: f64 = 0.01;
-
-/// The allocators' remedy. Its ceiling contains the whole cost of allocation, but it seldom saves much of that
-/// (docs/decisions/060).
-const ALLOCATOR: &str = "allocator";
-/// It is ranked as if its ceiling were this fraction of the real one.
-const SELDOM: f64 = 0.25;
 
 /// Asks every remedy whether it fits; a fit that cannot pay is turned into a refusal with figures.
 #[must_use]
@@ -65,6 +62,45 @@ fn bounded(candidate: RemedyCandidate, account: Option<&MemoryAccount>) -> Remed
     }
 }
 
+/// What the requested doses will probably gain, otherwise those that fit. Nothing is predicted of memory.
+pub fn predicted(
+    candidates: &[RemedyCandidate],
+    evidence: &RemedyEvidence<'_>,
+    request: &SessionRequest,
+) -> Vec<GainPrediction> {
+    if request.spec.quantity == ComparedQuantity::Memory {
+        return Vec::new();
+    }
+    let fitting =
+        || candidates.iter().flat_map(|one| one.doses.iter().map(move |dose| (one, dose)));
+    let of = |dose: &RemedyDose| candidates.iter().find(|one| one.remedy == dose.remedy);
+    let doses: Vec<(&RemedyCandidate, &RemedyDose)> = match &request.spec.only {
+        Some(only) => only.iter().filter_map(|dose| Some((of(dose)?, dose))).collect(),
+        None => fitting().collect(),
+    };
+    let RemedyEvidence { look, diagnosis, machine, prices, .. } = *evidence;
+    let is_service = request.spec.service.is_some();
+    let evidence = PredictionEvidence { look, diagnosis, prices, machine, is_service };
+    prediction::predict(doses, &evidence, &request.offsets)
+}
+
+/// Drops the doses that certainly gain too little. A candidate without a dose says why.
+pub fn leave_out_hopeless(candidates: &mut [RemedyCandidate], predictions: &[GainPrediction]) {
+    for candidate in candidates.iter_mut().filter(|one| one.fits()) {
+        let of = |dose: &RemedyDose| predictions.iter().find(|one| one.arm == dose.spec());
+        let most = candidate.doses.iter().filter_map(of).map(|one| one.high_share);
+        let most = most.fold(f64::NEG_INFINITY, f64::max);
+        candidate.doses.retain(|dose| !of(dose).is_some_and(prediction::is_hopeless));
+        if !candidate.fits() {
+            candidate.why = format!(
+                "{}, but it would probably cost time (predicted gain at most {:.1}%)",
+                candidate.why,
+                most * 100.0
+            );
+        }
+    }
+}
+
 /// An arm for a set of doses.
 #[must_use]
 pub fn arm(request: &SessionRequest, doses: &[RemedyDose]) -> ProgramArm {
@@ -86,21 +122,22 @@ fn mechanism(dose: &RemedyDose) -> Option<RemedyMechanism> {
     find(&dose.remedy).map(|remedy| remedy.mechanism(dose))
 }
 
-/// The doses to try, each as a separate arm: the requested ones, otherwise those that fit. The remedy with
-/// the largest possible gain for each of its doses comes first.
+/// The doses to try, each as a separate arm: the requested ones, otherwise those that fit. The largest
+/// predicted gain comes first. Without predictions the largest possible gain for each dose does.
 #[must_use]
-pub fn doses(request: &SessionRequest, candidates: &[RemedyCandidate]) -> Vec<RemedyDose> {
-    match &request.spec.only {
-        Some(only) => only.clone(),
-        None => {
-            let mut by_ceiling: Vec<&RemedyCandidate> = candidates.iter().collect();
-            let usual = |of: &RemedyCandidate| if of.remedy == ALLOCATOR { SELDOM } else { 1.0 };
-            let each =
-                |of: &RemedyCandidate| usual(of) * of.ceiling_share / of.doses.len().max(1) as f64;
-            by_ceiling.sort_by(|a, b| each(b).total_cmp(&each(a)));
-            by_ceiling.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
-        }
+pub fn doses(request: &SessionRequest, run: &SavedRun) -> Vec<RemedyDose> {
+    if let Some(only) = &request.spec.only {
+        return only.clone();
     }
+    let promise = |candidate: &RemedyCandidate, dose: &RemedyDose| {
+        let most = candidate.ceiling_share / candidate.doses.len().max(1) as f64;
+        run.prediction(&dose.spec()).map_or(most, |one| one.gain_share)
+    };
+    let each = run.candidates.iter().flat_map(|one| one.doses.iter().map(move |dose| (one, dose)));
+    let mut ranked: Vec<(f64, &RemedyDose)> =
+        each.map(|(candidate, dose)| (promise(candidate, dose), dose)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.into_iter().map(|(_, dose)| dose.clone()).collect()
 }
 
 /// Sets of doses together, unless two are doses of one remedy or of two that conflict.
@@ -116,6 +153,7 @@ pub fn combine(sets: &[&[RemedyDose]]) -> Option<Vec<RemedyDose>> {
 mod tests {
     use super::*;
     use crate::request::asked;
+    use pagewise_model::run::RunKind;
     use pagewise_model::spec::SessionSpec;
 
     fn dose(remedy: &str) -> Vec<RemedyDose> {
@@ -123,24 +161,50 @@ mod tests {
         vec![RemedyDose { remedy, parameter, settings: ArmSettings::default() }]
     }
 
-    #[test]
-    fn what_usually_gains_more_comes_first() {
-        let candidate = |remedy: &str, ceiling_share| RemedyCandidate {
+    fn candidate(remedy: &str, ceiling_share: f64) -> RemedyCandidate {
+        RemedyCandidate {
             remedy: remedy.to_owned(),
             sentence: String::new(),
-            why: String::new(),
+            why: "it fits".to_owned(),
             ceiling_share,
             doses: dose(remedy),
-        };
+        }
+    }
+
+    fn prediction(arm: &str, gain_share: f64, programs: u32) -> GainPrediction {
+        GainPrediction {
+            arm: arm.to_owned(),
+            gain_share,
+            low_share: gain_share - 0.02,
+            high_share: gain_share + 0.02,
+            offset_share: 0.0,
+            programs,
+        }
+    }
+
+    #[test]
+    fn what_promises_most_comes_first() {
         let request = asked(SessionSpec::new(vec!["prog".into()], "/".into(), 1));
-        let names = |candidates: &[RemedyCandidate]| {
-            let doses = doses(&request, candidates).into_iter();
+        let mut run = request.empty_run(RunKind::Tune, &request.spec.command);
+        run.candidates = vec![candidate("allocator", 0.24), candidate("heap-huge", 0.16)];
+        let names = |run: &SavedRun| {
+            let doses = doses(&request, run).into_iter();
             doses.map(|dose| dose.remedy).collect::<Vec<_>>()
         };
-        let near = [candidate("allocator", 0.24), candidate("heap-huge", 0.16)];
-        assert_eq!(names(&near), ["heap-huge", "allocator"]);
-        let far = [candidate("heap-huge", 0.02), candidate("allocator", 0.24)];
-        assert_eq!(names(&far), ["allocator", "heap-huge"]);
+        assert_eq!(names(&run), ["allocator", "heap-huge"]);
+        run.predictions = vec![prediction("allocator", 0.01, 30), prediction("heap-huge", 0.1, 30)];
+        assert_eq!(names(&run), ["heap-huge", "allocator"]);
+    }
+
+    #[test]
+    fn what_certainly_costs_time_is_left_out_with_the_reason() {
+        let mut candidates = vec![candidate("allocator", 0.2), candidate("place", 0.2)];
+        let losses = [prediction("allocator", -0.05, 30), prediction("place", -0.05, 3)];
+        leave_out_hopeless(&mut candidates, &losses);
+        let fit: Vec<bool> = candidates.iter().map(RemedyCandidate::fits).collect();
+        assert_eq!(fit, [false, true], "a guess leaves nothing out");
+        let why = &candidates[0].why;
+        assert!(why.starts_with("it fits, but") && why.contains("at most -3.0%"), "{why}");
     }
 
     #[test]

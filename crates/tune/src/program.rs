@@ -216,7 +216,7 @@ fn doses(request: &SessionRequest, run: &SavedRun) -> Vec<RemedyDose> {
     if is_little && request.spec.only.is_none() {
         return Vec::new();
     }
-    choose::doses(request, &run.candidates)
+    choose::doses(request, run)
 }
 
 /// The share of its time that can be gained at most.
@@ -237,7 +237,11 @@ fn nothing(request: &SessionRequest, run: &SavedRun) -> SessionOutcome {
     let why = if ceiling < choose::LEAST_CEILING {
         format!("{bounded} are at most {:.1}% of its time", ceiling * 100.0)
     } else {
-        format!("{bounded} are at most {:.0}% of its time, and no remedy fits", ceiling * 100.0)
+        let why = match run.predictions.is_empty() {
+            true => "no remedy fits",
+            false => "no remedy promises a gain",
+        };
+        format!("{bounded} are at most {:.0}% of its time, and {why}", ceiling * 100.0)
     };
     let unseen = run.diagnosis.as_ref().map_or(&[][..], |diagnosis| &diagnosis.not_in_ceiling);
     if unseen.is_empty() {
@@ -431,7 +435,10 @@ impl SessionLook<'_> {
                 memory,
                 has_log: false,
             };
-            run.candidates = choose::candidates(&evidence, self.request.spec.quantity);
+            let mut candidates = choose::candidates(&evidence, self.request.spec.quantity);
+            run.predictions = choose::predicted(&candidates, &evidence, self.request);
+            choose::leave_out_hopeless(&mut candidates, &run.predictions);
+            run.candidates = candidates;
             run.diagnosis = Some(diagnosis);
         }
         run.pool = Some(pool);

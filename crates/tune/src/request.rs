@@ -2,6 +2,7 @@
 
 use pagewise_kernel::clock;
 use pagewise_model::name::is_in_line;
+use pagewise_model::prediction::PredictionOffsets;
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::spec::{SessionSpec, StdinSource};
 use pagewise_remedy::receipt::{ReceiptConditions, TestedStart};
@@ -21,6 +22,8 @@ pub struct SessionRequest {
     pub quote: fn(&[u8]) -> String,
     /// What the receipt's lines depend on besides the command.
     pub here: ReceiptConditions,
+    /// Corrections of predicted gains by earlier races on this machine.
+    pub offsets: PredictionOffsets,
     /// Identifier of the run.
     pub id: String,
 }
@@ -116,6 +119,7 @@ pub(crate) fn asked(spec: SessionSpec) -> SessionRequest {
         system: None,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: ReceiptConditions::default(),
+        offsets: PredictionOffsets::new(),
         id: String::new(),
     }
 }

@@ -41,6 +41,7 @@ Examples:
   pagewise history
   pagewise history --program sort --all
   pagewise history --trend                       how times changed
+  pagewise history --predictions                 predicted gains beside measured
   pagewise history --json | jq -r .id
 
 --trend shows each command with two sessions or more, on each machine: the
@@ -58,6 +59,9 @@ pub(crate) struct HistoryArgs {
     /// Show how the time of each program changed, by machine
     #[arg(long, conflicts_with = "all")]
     pub(crate) trend: bool,
+    /// Show predicted gains beside those that races then found
+    #[arg(long, conflicts_with_all = ["all", "trend"])]
+    pub(crate) predictions: bool,
     /// Print as JSON Lines
     #[arg(long)]
     pub(crate) json: bool,

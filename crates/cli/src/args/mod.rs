@@ -4,6 +4,7 @@ mod ab;
 mod apply;
 mod bench;
 mod cache;
+mod calibrate;
 mod check;
 mod choose;
 mod compare;
@@ -32,6 +33,7 @@ pub(crate) use bench::{
 pub(crate) use cache::{
     CacheArgs, CacheCommand, CacheFileArgs, CacheLockArgs, CacheRestoreArgs, CacheSaveArgs,
 };
+pub(crate) use calibrate::CalibrateArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use choose::ChooseArgs;
 pub(crate) use compare::{CompareArgs, HistoryArgs};
@@ -149,6 +151,8 @@ pub(crate) enum CliCommand {
     Compare(CompareArgs),
     /// List saved runs, or show how the time of each program changed
     History(HistoryArgs),
+    /// Correct predicted gains by the races of this machine
+    Calibrate(CalibrateArgs),
     /// Pool the sessions of many hosts into one answer
     Merge(MergeArgs),
     /// Print scripts for Slurm, Ansible or Kubernetes that measure a remedy on many hosts

@@ -104,7 +104,9 @@ pub(super) fn request_of_running(
         budget_ns: args.budget,
         ..SessionSpec::new(command, here.directory.clone(), seed)
     };
-    Ok(SessionRequest { spec, system: None, quote: pagewise_report::quote_bytes, here, id })
+    let offsets = store::prediction_offsets();
+    let quote = pagewise_report::quote_bytes;
+    Ok(SessionRequest { spec, system: None, quote, here, offsets, id })
 }
 
 /// Standard input of a program that runs many times. Refuses input that can be read only once. If a run

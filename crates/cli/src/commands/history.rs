@@ -4,6 +4,7 @@ use crate::args::HistoryArgs;
 use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_judge::history::{lost_gains, trends};
+use pagewise_judge::prediction::outcomes;
 use pagewise_model::run::SavedRun;
 use pagewise_report::RunHead;
 use serde::Serialize;
@@ -21,6 +22,9 @@ pub(super) fn run(args: &HistoryArgs) -> Result<ExitCode, CommandFailure> {
         .into_iter()
         .filter(|(_, run)| filter.is_none_or(|name| is_wanted(name, &run.command)))
         .unzip();
+    if args.predictions {
+        return predictions(&runs, args.json);
+    }
     match (args.trend, args.json) {
         (true, true) => print_lines(&trends(&runs))?,
         (false, true) => print_lines(&runs)?,
@@ -35,6 +39,17 @@ pub(super) fn run(args: &HistoryArgs) -> Result<ExitCode, CommandFailure> {
         rechecks.retain(|one| filter.is_none_or(|name| is_wanted(name, &one.command)));
         let lost = pagewise_report::lost_gains_page(&lost_gains(&runs, &rechecks));
         terminal::print(&lost.text(&terminal::style()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows predicted gains beside measured ones.
+fn predictions(runs: &[SavedRun], json: bool) -> Result<ExitCode, CommandFailure> {
+    let all = outcomes(runs);
+    if json {
+        print_lines(&all)?;
+    } else {
+        terminal::print(&pagewise_report::prediction_table(&all, &terminal::style()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

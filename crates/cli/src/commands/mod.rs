@@ -4,6 +4,7 @@ mod ab;
 mod apply;
 mod bench;
 mod cache;
+mod calibrate;
 mod check;
 mod choose;
 mod compare;
@@ -64,6 +65,7 @@ pub(crate) fn dispatch(command: CliCommand) -> Result<ExitCode, CommandFailure> 
         CliCommand::Fleet(args) => fleet::run(&args),
         CliCommand::Compare(args) => compare::run(&args),
         CliCommand::History(args) => history::run(&args),
+        CliCommand::Calibrate(args) => calibrate::run(&args),
         CliCommand::Cat(args) => Ok(pagewise_tools::cat(args.arguments)),
         CliCommand::Meter(args) => Ok(pagewise_tools::meter(args.arguments)),
         CliCommand::Tee(args) => Ok(pagewise_tools::tee(args.arguments)),

@@ -33,7 +33,7 @@ impl ProgressDisplay {
         match event {
             SessionEvent::Stage(stage) => self.show(stage),
             SessionEvent::Chosen(run) => {
-                self.say(&pagewise_report::fitting_line(&run.candidates));
+                self.say(&pagewise_report::fitting_line(run));
                 if let Some(line) = pagewise_report::budget_line(run) {
                     self.say(&line);
                 }

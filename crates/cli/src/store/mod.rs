@@ -10,6 +10,7 @@ use pagewise_kernel::file_view::{read_at_most, read_named};
 use pagewise_kernel::output_file::{self, OutputError};
 use pagewise_kernel::{SysError, part_file};
 use pagewise_model::Bytes;
+use pagewise_model::prediction::PredictionOffsets;
 use pagewise_model::recheck::GainRecheck;
 use pagewise_model::run::SavedRun;
 use pagewise_remedy::apply::record;
@@ -144,8 +145,7 @@ pub(crate) fn save_recheck(one: &GainRecheck) -> Result<(), CommandFailure> {
     let failed =
         |e: String| CommandFailure::usage(format!("cannot save `{}`: {e}", path.display()));
     let text = serde_json::to_vec(one).map_err(|e| failed(e.to_string()))?;
-    part_file::write_whole(&path, &text, part_file::PRIVATE, true)
-        .map_err(|e| failed(e.to_string()))
+    write_state(&path, &text).map_err(|e| failed(e.to_string()))
 }
 
 /// The saved results of rechecks. Skips files that cannot be read. Writes nothing.
@@ -155,6 +155,39 @@ pub(crate) fn rechecks() -> Result<Vec<GainRecheck>, CommandFailure> {
     let texts = names(&directory).into_iter().map(|name| directory.join(format!("{name}.json")));
     let read = |path: PathBuf| serde_json::from_slice(&read_at_most(&path, LARGEST).ok()?).ok();
     Ok(texts.filter_map(read).collect())
+}
+
+/// Name of the file of the corrections of predicted gains.
+const OFFSETS: &str = "predictions.json";
+
+/// The saved corrections of predicted gains; none if they cannot be read. Writes nothing.
+pub(crate) fn prediction_offsets() -> PredictionOffsets {
+    let read = || {
+        let path = dirs::find_state_dir().ok()??.join(OFFSETS);
+        serde_json::from_slice(&read_at_most(&path, LARGEST).ok()?).ok()
+    };
+    read().unwrap_or_default()
+}
+
+/// Replaces the saved corrections of predicted gains, or removes them.
+pub(crate) fn save_prediction_offsets(
+    offsets: Option<&PredictionOffsets>,
+) -> Result<(), CommandFailure> {
+    let path = dirs::state_dir().map_err(no_state)?.join(OFFSETS);
+    let done = match offsets {
+        Some(offsets) => serde_json::to_vec(offsets)
+            .map_err(Error::other)
+            .and_then(|text| write_state(&path, &text)),
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    done.map_err(|e| CommandFailure::usage(format!("cannot save `{}`: {e}", path.display())))
+}
+
+fn write_state(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    part_file::write_whole(path, text, part_file::PRIVATE, true).map_err(cause)
 }
 
 /// The oldest of these runs (oldest first) that no applied receipt needs.

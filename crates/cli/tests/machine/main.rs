@@ -27,6 +27,7 @@ mod memory;
 mod owners;
 mod pipe_grow;
 mod pool;
+mod predictions;
 mod profile;
 mod recheck;
 mod serve;

@@ -183,4 +183,4 @@ fn micros(ns: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

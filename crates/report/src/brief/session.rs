@@ -4,6 +4,7 @@ use super::{Brief, BriefKind, MOST_ROWS, beside, cost_rows, rest_line};
 use crate::escape::{cut_end, escape_for};
 use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
 use crate::number::{counted, percent};
+use crate::prediction::probable;
 use crate::service;
 use crate::style::TerminalStyle;
 use crate::table::ReportTable;
@@ -102,10 +103,16 @@ fn tried(run: &SavedRun, style: &TerminalStyle, most_arms: usize) -> String {
 fn remedies(run: &SavedRun, style: &TerminalStyle, fit: bool, most: usize) -> String {
     let mut all: Vec<&RemedyCandidate> =
         run.candidates.iter().filter(|one| one.fits() == fit).collect();
-    all.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
+    let promise = |one: &RemedyCandidate| {
+        run.best_prediction(one).map_or(one.ceiling_share, |best| best.gain_share)
+    };
+    all.sort_by(|a, b| promise(b).total_cmp(&promise(a)));
     let row = |one: &&RemedyCandidate| {
-        let most = percent(one.ceiling_share.min(1.0));
-        let share = if fit { format!("up to {most}: ") } else { String::new() };
+        let share = match run.best_prediction(one).filter(|_| fit) {
+            Some(best) => probable(best) + ": ",
+            None if fit => format!("up to {}: ", percent(one.ceiling_share.min(1.0))),
+            None => String::new(),
+        };
         let text = format!("{:<13}{share}{}", one.remedy, one.why);
         cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
     };

@@ -157,6 +157,8 @@ fn bad_reports_are_found() {
     found("+12.0 MiB  keep", "+12.0 MiB  cannot tell", "cannot tell although 46..50%");
     found("malloc-keep  no runs         ", "malloc-keep  98% more  open   ", "without a measured");
     found("up to 6.0%", "up to 140%", "a bound of 140%");
+    let perhaps = "probably 1.0% less time (-2.0..4.0%, a guess)";
+    found("up to 6.0%", perhaps, "probable although -2..4%");
     found("up to 6.0%", "up to 6.0%  address translation 9.0%", "address translation: {");
     found("(46..50%), 1.94 times as fast", "", "without 46..50%");
     found("keep heap-huge: 48% less time (46..50%), 1.94 times as fast", "keep it", "no figure");

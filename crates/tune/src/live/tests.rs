@@ -122,6 +122,7 @@ fn request(prepare: &str, program: &str, cleanup: &str) -> SessionRequest {
         system: None,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: ReceiptConditions::default(),
+        offsets: Default::default(),
         id: "test".into(),
     }
 }

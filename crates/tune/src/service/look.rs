@@ -51,7 +51,9 @@ pub(super) fn look<S: ObservedService>(
     // After the look: a command that does not work is reported before seconds are spent here.
     service.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
     run.prices = Some(service.prices()?);
-    watched::diagnosed(run, usage, traced, |evidence| service.candidates(evidence, &side));
+    let request = service.base().clone();
+    let fitting = |evidence: &RemedyEvidence<'_>| service.candidates(evidence, &side);
+    watched::diagnosed(run, usage, traced, &request, fitting);
     if let Some(service) = &mut run.service {
         service.first = Some(side);
     }

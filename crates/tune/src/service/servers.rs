@@ -147,7 +147,7 @@ impl<'a, W: ServerWorld> ServerSubject<'a, W> {
 
     /// The arms: those that fit or were requested, and the user's own.
     fn entries(&self, run: &SavedRun, mode: ServiceMode) -> Vec<ServerArm> {
-        let doses = choose::doses(&self.request.base, &run.candidates);
+        let doses = choose::doses(&self.request.base, run);
         let of_dose = |dose: RemedyDose| {
             let arm = choose::arm(&self.request.base, std::slice::from_ref(&dose));
             let counter = match arm.mechanism.first() {

@@ -224,6 +224,7 @@ fn base(budget: Nanos, seed: u64, guards: &[ArmGuard]) -> Base {
         system: None,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: ReceiptConditions::default(),
+        offsets: Default::default(),
         id: "test".to_owned(),
     }
 }

@@ -1,6 +1,8 @@
 //! The usage of a server between two moments, and the diagnosis from it.
 
 use super::tree::ServerCounts;
+use crate::choose;
+use crate::request::SessionRequest;
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{LookFindings, TracedLook};
 use pagewise_model::plan::RemedyCandidate;
@@ -53,12 +55,13 @@ impl WatchedWindows {
     }
 }
 
-/// The diagnosis from the look at a server, and the remedies that fit it by `choose`.
+/// The diagnosis from the look at a server, its `fitting` remedies, and what they will probably gain.
 pub(super) fn diagnosed(
     run: &mut SavedRun,
     usage: ProgramUsage,
     traced: TracedLook,
-    choose: impl FnOnce(&RemedyEvidence<'_>) -> Vec<RemedyCandidate>,
+    request: &SessionRequest,
+    fitting: impl FnOnce(&RemedyEvidence<'_>) -> Vec<RemedyCandidate>,
 ) {
     let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
     let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
@@ -84,6 +87,9 @@ pub(super) fn diagnosed(
         memory: None,
         has_log: true,
     };
-    run.candidates = choose(&evidence);
+    let mut candidates = fitting(&evidence);
+    run.predictions = choose::predicted(&candidates, &evidence, request);
+    choose::leave_out_hopeless(&mut candidates, &run.predictions);
+    run.candidates = candidates;
     (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }

@@ -24,7 +24,7 @@ fn machine() -> Machine {
     Machine { hypervisor: Some("KVM".into()), ..constructed::machine() }
 }
 
-fn prices() -> SessionPrices {
+pub(crate) fn prices() -> SessionPrices {
     let point = |mib, base, huge| ChasePoint {
         set_bytes: Bytes::mib(mib),
         base_ns: exactly(base),

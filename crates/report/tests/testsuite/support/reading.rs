@@ -50,6 +50,7 @@ pub(crate) fn defects(text: &str, run: &SavedRun, width: usize) -> Vec<String> {
     found.extend(repeated(text));
     found.extend(bounds(text));
     found.extend(arms(&lines, &headline, run));
+    found.extend(probable_against_interval(text));
     found.extend(costs(text));
     found.extend(advice(&lines, &headline, run));
     if let Some(RunBody::Bench(bench)) = &run.body {
@@ -194,6 +195,17 @@ fn claim_against_interval(row: &str, arm: &str) -> Option<String> {
     })?;
     let (low, high) = ends(row)?;
     (low <= 0.0 && high >= 0.0).then(|| format!("{arm}: {word} although {low:.1}..{high:.1}%"))
+}
+
+/// What is probable has an interval without zero.
+fn probable_against_interval(text: &str) -> Vec<String> {
+    let after = text.split("probably ").skip(1);
+    let range = |rest: &str| {
+        let (_, inner) = rest.split_once('(')?;
+        ends(inner.split([')', ',']).next()?)
+    };
+    let spanning = after.filter_map(range).filter(|(low, high)| *low <= 0.0 && *high >= 0.0);
+    spanning.map(|(low, high)| format!("probable although {low}..{high}%")).collect()
 }
 
 /// Each cost has one figure.

@@ -39,6 +39,7 @@ pub(crate) fn request(spec: SessionSpec) -> SessionRequest {
             if text.contains(' ') { format!("'{text}'") } else { text }
         },
         here: ReceiptConditions::default(),
+        offsets: Default::default(),
         id: "test".into(),
     }
 }
