@@ -55,6 +55,22 @@ fn two_percent_are_found_in_a_minute_and_five_in_few_runs() {
     assert!(five[five.len() / 2] <= 60, "{five:?}");
 }
 
+/// The leader gains too little to be kept and too much to be ruled out. The others lost in their first run.
+#[test]
+fn arms_that_fell_behind_early_are_ruled_out() {
+    let mut open = 0;
+    for seed in 0..4 {
+        let mut machine = noisy(seed);
+        let slow = ["c", "d", "e"].map(|arm| (arm, 0.25));
+        machine.effects = [&[("b", -0.016)][..], &slow[..]].concat();
+        let experiment = run(&mut machine, &at_once(&["b", "c", "d", "e"], seed));
+        let words = ["c", "d", "e"].map(|arm| word(&experiment, arm));
+        open += words.iter().filter(|word| **word == VerdictWord::CannotTell).count();
+    }
+    println!("{open} of 12 arms are open");
+    assert!(open == 0, "{open} of 12");
+}
+
 #[test]
 fn intervals_cover_the_truth_and_say_what_they_are_of() {
     let (mut covered, mut by_at_once) = (0, 0);

@@ -27,6 +27,10 @@ use pagewise_model::trial::{self, ComparedQuantity, TimeRatio, VerdictWord};
 const FEW: u32 = 2;
 /// Pairs of each arm before it may fall behind: one pair of starts shows a noisy arm far ahead.
 const LEAST_PAIRS: u32 = 2;
+/// Runs of every arm that still races before those that fell behind get some more.
+const MANY_RUNS: u32 = 8;
+/// That many runs they get: as few rule out an arm that is clearly slower.
+const SETTLING_RUNS: u32 = 4;
 /// The standard error to which the size of a difference is found at once, as a share of time and of the difference.
 const PRECISE: f64 = 0.004;
 const PRECISE_SHARE: f64 = 0.05;
@@ -355,7 +359,12 @@ impl RacePolicy {
     pub fn racing(&self) -> Vec<usize> {
         let mut open = self.open();
         if !self.terms.unit.is_pair() {
-            return self.race().contenders(&open, &open);
+            let near = self.race().contenders(&open, &open);
+            // Arms that fell behind early leave the session open, and a few runs more rule them out.
+            let has_time = near.iter().all(|arm| self.runs(*arm) >= MANY_RUNS);
+            let is_unsure = |arm: &usize| has_time && self.runs(*arm) < SETTLING_RUNS;
+            open.retain(|arm| near.contains(arm) || is_unsure(arm));
+            return open;
         }
         // An arm that may break a guard leaves none behind.
         let is_sure = |arm: &usize| self.open_guard(*arm).is_none();
