@@ -72,8 +72,8 @@ fn beats(one: &TimeAndMemory, other: &TimeAndMemory) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::constructed::usage;
-    use pagewise_model::trial::{ArmRun, ComparedQuantity, ExperimentBlock, ExperimentDesign};
+    use pagewise_model::constructed;
+    use pagewise_model::trial::{ArmRun, ExperimentBlock};
 
     /// An experiment of arms with these milliseconds and MiB, the first the control.
     fn experiment(arms: &[(&str, u64, u64)]) -> Experiment {
@@ -82,7 +82,7 @@ mod tests {
             usage: ProgramUsage {
                 wall_ns: Nanos::millis(ms),
                 peak_rss_bytes: Bytes::mib(mib),
-                ..usage()
+                ..constructed::usage()
             },
             mechanism: None,
             idle_mechanisms: Vec::new(),
@@ -91,23 +91,10 @@ mod tests {
         };
         let points = arms.iter().map(point).collect();
         let (control, others) = arms.split_first().unwrap();
+        let names: Vec<&str> = others.iter().map(|arm| arm.0).collect();
         Experiment {
-            design: ExperimentDesign {
-                quantity: ComparedQuantity::Time,
-                guards: Vec::new(),
-                seed: 0,
-                budget_ns: Nanos::secs(1),
-                control: control.0.to_owned(),
-                arms: others.iter().map(|arm| arm.0.to_owned()).collect(),
-            },
             blocks: vec![ExperimentBlock { points, ..ExperimentBlock::default() }],
-            verdicts: Vec::new(),
-            guarded: Vec::new(),
-            time_and_memory: Vec::new(),
-            warnings: Vec::new(),
-            interrupted: false,
-            in_turn_because: None,
-            halted: None,
+            ..constructed::experiment(control.0, &names)
         }
     }
 

@@ -14,7 +14,7 @@ use crate::measured::Fact;
 use crate::pool::HugePool;
 use crate::profile::ProfiledStack;
 use crate::run::SavedRun;
-use crate::trial::TimeRatio;
+use crate::trial::{ComparedQuantity, Experiment, ExperimentDesign, TimeRatio};
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{ProgramEnd, ProgramUsage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,6 +247,29 @@ pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
         error_share: 0.05,
         lists,
         sharing: Vec::new(),
+    }
+}
+
+/// An experiment on time, of these arms beside `control`, without a run or a verdict.
+#[must_use]
+pub fn experiment(control: &str, arms: &[&str]) -> Experiment {
+    Experiment {
+        design: ExperimentDesign {
+            quantity: ComparedQuantity::Time,
+            guards: Vec::new(),
+            seed: 0,
+            budget_ns: Nanos::secs(1),
+            control: control.to_owned(),
+            arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+        },
+        blocks: Vec::new(),
+        verdicts: Vec::new(),
+        guarded: Vec::new(),
+        time_and_memory: Vec::new(),
+        warnings: Vec::new(),
+        interrupted: false,
+        in_turn_because: None,
+        halted: None,
     }
 }
 

@@ -335,12 +335,7 @@ pub(crate) fn experiment(verdicts: Vec<ArmVerdict>) -> Experiment {
         design: design(),
         blocks: vec![block(None), block(None), block(Some("not finished"))],
         verdicts,
-        guarded: vec![],
-        time_and_memory: vec![],
-        warnings: vec![],
-        interrupted: false,
-        in_turn_because: None,
-        halted: None,
+        ..constructed::experiment("plain", &[])
     }
 }
 
