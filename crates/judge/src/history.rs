@@ -63,7 +63,9 @@ fn is_alike(a: &SavedRun, b: &SavedRun) -> bool {
         && machines.is_some_and(|(a, b)| is_same_hardware(a, b))
 }
 
-fn is_same_hardware(a: &Machine, b: &Machine) -> bool {
+/// Whether two machines have the same processors, memory and host.
+#[must_use]
+pub fn is_same_hardware(a: &Machine, b: &Machine) -> bool {
     let of = |machine: &Machine| {
         let Machine { arch, cpu_model, cpus, memory_bytes, hypervisor, .. } = machine.clone();
         // Firmware and kernel reserve some memory, and the amount varies.

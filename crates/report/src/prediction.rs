@@ -9,15 +9,19 @@ use crate::table::{ColumnAlignment, ReportTable};
 use pagewise_model::measured::median;
 use pagewise_model::prediction::{GainPrediction, PredictionOffsets, PredictionOutcome};
 
+/// The interval of a gain, in the direction of the gain.
+fn range(gain: f64, low: f64, high: f64) -> String {
+    interval(1.0 - gain, 1.0 - high, 1.0 - low)
+}
+
 /// `21% less time (15..28%)`, in the form of measured gains. A guess from few programs says so.
 fn prediction_phrase(prediction: &GainPrediction) -> String {
     let GainPrediction { gain_share, low_share, high_share, programs, .. } = *prediction;
-    let ratio = 1.0 - gain_share;
-    let change = match change(ratio) {
+    let change = match change(1.0 - gain_share) {
         none if none == "no change" => "about the same time".to_owned(),
         some => format!("{some} time"),
     };
-    let range = interval(ratio, 1.0 - high_share, 1.0 - low_share);
+    let range = range(gain_share, low_share, high_share);
     let doubt = match programs {
         0 => ", a guess".to_owned(),
         few if prediction.is_guess() => {
@@ -47,10 +51,9 @@ pub(crate) fn probable(prediction: &GainPrediction) -> String {
 
 /// `predicted 3..9%`, as the end of a sentence about an arm that is still open.
 pub(crate) fn predicted_range(prediction: &GainPrediction) -> String {
-    let ratio = 1.0 - prediction.gain_share;
-    let (low, high) = (1.0 - prediction.high_share, 1.0 - prediction.low_share);
-    let direction = if ratio <= 1.0 { "less" } else { "more" };
-    format!("predicted {} {direction}", interval(ratio, low, high))
+    let GainPrediction { gain_share, low_share, high_share, .. } = *prediction;
+    let direction = if gain_share >= 0.0 { "less" } else { "more" };
+    format!("predicted {} {direction}", range(gain_share, low_share, high_share))
 }
 
 /// Predictions beside what races found, with a line on how many were right.
@@ -69,8 +72,7 @@ pub fn prediction_table(outcomes: &[PredictionOutcome], style: &TerminalStyle) -
     for one in outcomes {
         let GainPrediction { gain_share, low_share, high_share, .. } = one.prediction;
         let shown = |gain: f64, low: f64, high: f64| {
-            let ratio = 1.0 - gain;
-            format!("{} ({})", change(ratio), interval(ratio, 1.0 - high, 1.0 - low))
+            format!("{} ({})", change(1.0 - gain), range(gain, low, high))
         };
         table.row(vec![
             shown(gain_share, low_share, high_share).into(),

@@ -62,8 +62,20 @@ fn bounded(candidate: RemedyCandidate, account: Option<&MemoryAccount>) -> Remed
     }
 }
 
+/// The candidates that may be tried, and what their doses will probably gain.
+#[must_use]
+pub fn promising(
+    mut candidates: Vec<RemedyCandidate>,
+    evidence: &RemedyEvidence<'_>,
+    request: &SessionRequest,
+) -> (Vec<RemedyCandidate>, Vec<GainPrediction>) {
+    let predictions = predicted(&candidates, evidence, request);
+    leave_out_hopeless(&mut candidates, &predictions);
+    (candidates, predictions)
+}
+
 /// What the requested doses will probably gain, otherwise those that fit. Nothing is predicted of memory.
-pub fn predicted(
+fn predicted(
     candidates: &[RemedyCandidate],
     evidence: &RemedyEvidence<'_>,
     request: &SessionRequest,
@@ -85,7 +97,7 @@ pub fn predicted(
 }
 
 /// Drops the doses that certainly gain too little. A candidate without a dose says why.
-pub fn leave_out_hopeless(candidates: &mut [RemedyCandidate], predictions: &[GainPrediction]) {
+fn leave_out_hopeless(candidates: &mut [RemedyCandidate], predictions: &[GainPrediction]) {
     for candidate in candidates.iter_mut().filter(|one| one.fits()) {
         let of = |dose: &RemedyDose| predictions.iter().find(|one| one.arm == dose.spec());
         let most = candidate.doses.iter().filter_map(of).map(|one| one.high_share);

@@ -435,10 +435,9 @@ impl SessionLook<'_> {
                 memory,
                 has_log: false,
             };
-            let mut candidates = choose::candidates(&evidence, self.request.spec.quantity);
-            run.predictions = choose::predicted(&candidates, &evidence, self.request);
-            choose::leave_out_hopeless(&mut candidates, &run.predictions);
-            run.candidates = candidates;
+            let candidates = choose::candidates(&evidence, self.request.spec.quantity);
+            (run.candidates, run.predictions) =
+                choose::promising(candidates, &evidence, self.request);
             run.diagnosis = Some(diagnosis);
         }
         run.pool = Some(pool);

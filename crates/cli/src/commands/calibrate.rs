@@ -3,6 +3,7 @@
 use crate::args::CalibrateArgs;
 use crate::failure::CommandFailure;
 use crate::{store, terminal};
+use pagewise_judge::history::is_same_hardware;
 use pagewise_judge::prediction::{PredictionPair, offsets, outcomes, pairs};
 use pagewise_model::run::SavedRun;
 use std::path::Path;
@@ -23,9 +24,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, CommandFailure> {
     }
     let here = pagewise_kernel::machine::machine();
     let is_here = |run: &SavedRun| {
-        run.machine.as_ref().is_some_and(|machine| {
-            machine.cpu_model == here.cpu_model && machine.hypervisor == here.hypervisor
-        })
+        run.machine.as_ref().is_some_and(|machine| is_same_hardware(machine, &here))
     };
     let all = store::all()?.into_iter().map(|(_, run)| run);
     let runs: Vec<SavedRun> = all.filter(is_here).collect();

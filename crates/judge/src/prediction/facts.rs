@@ -1,12 +1,12 @@
 //! The facts of a look on which predictions rest: shares of CPU time, each named as in the table of the model.
 
+use pagewise_model::Nanos;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
 use pagewise_model::look::{Allocator, LookFindings, TracedProcess};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{RemedyCandidate, RemedyDose};
 use pagewise_model::price::SessionPrices;
 use pagewise_model::usage::typical;
-use pagewise_model::{Nanos, PageSize};
 
 /// Time that a process needs to load one more library, about.
 const LIBRARY_LOAD: Nanos = Nanos::millis(1);
@@ -44,7 +44,6 @@ impl PredictionEvidence<'_> {
             ("faults", faults),
             ("heap_faults", faults * reach.heap),
             ("mapped_faults", faults * reach.mapped),
-            ("huge_price", reach.huge_pages * self.huge_ns() / cpu_ns),
             ("first_huge", starts * self.huge_ns() / cpu_ns),
             ("again", faults * self.again()),
             ("map_unmap", share(CostKind::MapUnmap)),
@@ -52,7 +51,6 @@ impl PredictionEvidence<'_> {
             ("heap_translation", translation * reach.heap),
             ("mapped_translation", translation * reach.mapped),
             ("malloc", share(CostKind::Malloc)),
-            ("fork", share(CostKind::Fork)),
             ("file_faults", share(CostKind::FileFaults)),
             ("file_copies", share(CostKind::FileCopies)),
             ("pipe_copies", share(CostKind::PipeCopies)),
@@ -90,7 +88,6 @@ impl PredictionEvidence<'_> {
 
     /// Which part of the memory a dose of `heap-huge` or its kin can put on huge pages.
     fn reach(&self, dose: &RemedyDose) -> HugeReach {
-        let huge_page = self.machine.huge_page_bytes.known().copied().unwrap_or(PageSize::PMD_2M);
         let (mut heap, mut mapped, mut filled) = (0.0, 0.0, 0.0);
         for process in self.processes() {
             let own = process.minor_faults as f64 * self.machine.base_page_bytes.bytes() as f64;
@@ -100,11 +97,7 @@ impl PredictionEvidence<'_> {
             mapped += (own - in_heap).min(large);
             filled += own;
         }
-        HugeReach {
-            heap: super::share(heap, filled),
-            mapped: super::share(mapped, filled),
-            huge_pages: (heap + mapped) / huge_page.bytes() as f64,
-        }
+        HugeReach { heap: super::share(heap, filled), mapped: super::share(mapped, filled) }
     }
 }
 
@@ -129,6 +122,4 @@ struct HugeReach {
     heap: f64,
     /// Memory of single large blocks of malloc, or of all large mappings if each gets advice.
     mapped: f64,
-    /// Number of huge pages that both fill.
-    huge_pages: f64,
 }

@@ -25,10 +25,10 @@ const EIGHT_IN_TEN: f64 = 1.2816;
 /// Standard deviations above the gain, beyond which 1 in 20 lies.
 const ONE_IN_TWENTY: f64 = 1.645;
 /// An arm that certainly gains less than this share is not worth a run.
-const LEAST_GAIN: f64 = 0.005;
+const WORTH_A_RUN: f64 = 0.005;
 /// No arm saves more than this share of the time.
 const MOST_GAIN: f64 = 0.95;
-/// Model of the remedies that have none of their own.
+/// Model of all other remedies.
 const OTHER: &str = "other";
 
 /// The model of one remedy: the names and values of its rows.
@@ -121,7 +121,7 @@ fn predicted(
 #[must_use]
 pub fn is_hopeless(prediction: &GainPrediction) -> bool {
     let deviation = (prediction.gain_share - prediction.low_share) / EIGHT_IN_TEN;
-    !prediction.is_guess() && prediction.gain_share + ONE_IN_TWENTY * deviation < LEAST_GAIN
+    !prediction.is_guess() && prediction.gain_share + ONE_IN_TWENTY * deviation < WORTH_A_RUN
 }
 
 /// `part` of `whole` within 0..=1. 0 if `whole` is 0.

@@ -1,6 +1,8 @@
 //! Predictions beside what races then found, and the offset of a machine that follows from them.
 
 use super::{EIGHT_IN_TEN, LookFacts, PredictionEvidence, model_name};
+use crate::recheck::verdict;
+use crate::stats::NORMAL_95;
 use pagewise_model::prediction::{
     GainPrediction, PredictionOffset, PredictionOffsets, PredictionOutcome,
 };
@@ -8,10 +10,7 @@ use pagewise_model::run::SavedRun;
 use pagewise_model::trial::{ArmEffect, ArmVerdict};
 use std::collections::BTreeMap;
 
-/// Standard deviations on each side of a 95% interval.
-const NINETEEN_IN_TWENTY: f64 = 1.96;
-/// Deviation of a machine from the one of the table, as a share of the time: how far an offset may go before
-/// it has evidence of its own.
+/// Usual deviation of a machine from the table, as a share of the time. Offsets are drawn towards 0 by it.
 const USUAL_OFFSET: f64 = 0.02;
 /// Fewer programs say nothing about a machine.
 const LEAST_PROGRAMS: usize = 3;
@@ -19,16 +18,23 @@ const LEAST_PROGRAMS: usize = 3;
 /// Predictions of these runs whose arms were measured, in the order of the runs.
 #[must_use]
 pub fn outcomes(runs: &[SavedRun]) -> Vec<PredictionOutcome> {
-    let of_run = |run: &SavedRun| -> Vec<PredictionOutcome> {
-        let found = run.predictions.iter().filter_map(|prediction| {
-            let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
-            let mut named = verdicts.filter(|verdict| verdict.arm == prediction.arm);
-            let effect = named.find_map(|verdict| verdict.effect.as_ref())?;
-            effect.is_measured().then(|| outcome(run, prediction, effect))
-        });
-        found.collect()
-    };
-    runs.iter().flat_map(of_run).collect()
+    runs.iter().flat_map(outcomes_of).collect()
+}
+
+fn outcomes_of(run: &SavedRun) -> impl Iterator<Item = PredictionOutcome> {
+    run.predictions.iter().filter_map(|prediction| {
+        let effect = measured(verdict(run, &prediction.arm)?)?;
+        Some(outcome(run, prediction, effect))
+    })
+}
+
+fn measured(verdict: &ArmVerdict) -> Option<&ArmEffect> {
+    verdict.effect.as_ref().filter(|effect| effect.is_measured())
+}
+
+/// The standard deviation behind a 95% interval from `low` to `high`.
+fn deviation(low: f64, high: f64) -> f64 {
+    (high - low) / (2.0 * NORMAL_95)
 }
 
 fn outcome(run: &SavedRun, prediction: &GainPrediction, effect: &ArmEffect) -> PredictionOutcome {
@@ -36,7 +42,7 @@ fn outcome(run: &SavedRun, prediction: &GainPrediction, effect: &ArmEffect) -> P
     // Both intervals are uncertain. The measured one counts as far as it blurs the edge of the other.
     let middle = prediction.gain_share;
     let reach = prediction.high_share - middle;
-    let blurred = reach.hypot(EIGHT_IN_TEN * (high - low) / (2.0 * NINETEEN_IN_TWENTY));
+    let blurred = reach.hypot(EIGHT_IN_TEN * deviation(low, high));
     let found = 1.0 - effect.ratio;
     PredictionOutcome {
         run: run.id.clone(),
@@ -54,15 +60,16 @@ fn outcome(run: &SavedRun, prediction: &GainPrediction, effect: &ArmEffect) -> P
 #[must_use]
 pub fn offsets(runs: &[SavedRun]) -> PredictionOffsets {
     let mut errors: BTreeMap<String, BTreeMap<Vec<String>, (f64, f64)>> = BTreeMap::new();
-    for one in outcomes(runs) {
-        let run = runs.iter().find(|run| run.id == one.run && run.service.is_none());
-        let doses = run.into_iter().flat_map(|run| &run.doses);
-        let own = doses.filter(|(arm, _)| *arm == one.prediction.arm).flat_map(|(_, doses)| doses);
-        let Some(name) = own.map(model_name).next() else { continue };
-        let spread = (one.prediction.high_share - one.prediction.gain_share) / EIGHT_IN_TEN;
-        let noise = (one.found_high_share - one.found_low_share) / (2.0 * NINETEEN_IN_TWENTY);
-        let error = one.found_share - (one.prediction.gain_share - one.prediction.offset_share);
-        errors.entry(name).or_default().insert(one.command, (error, spread.hypot(noise).powi(2)));
+    for run in runs.iter().filter(|run| run.service.is_none()) {
+        for one in outcomes_of(run) {
+            let Some([dose, ..]) = run.doses_of(&one.prediction.arm) else { continue };
+            let GainPrediction { gain_share, high_share, offset_share, .. } = one.prediction;
+            let spread = (high_share - gain_share) / EIGHT_IN_TEN;
+            let noise = deviation(one.found_low_share, one.found_high_share);
+            let error = one.found_share - (gain_share - offset_share);
+            let of_model = errors.entry(model_name(dose)).or_default();
+            of_model.insert(one.command, (error, spread.hypot(noise).powi(2)));
+        }
     }
     let known = errors.into_iter().filter(|(_, programs)| programs.len() >= LEAST_PROGRAMS);
     known.map(|(name, programs)| (name, offset(&programs))).collect()
@@ -106,14 +113,14 @@ pub fn pairs(run: &SavedRun) -> Vec<PredictionPair> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     let pair = |verdict: &ArmVerdict| {
         let [dose] = run.doses_of(&verdict.arm)? else { return None };
-        let effect = verdict.effect.as_ref().filter(|effect| effect.is_measured())?;
+        let effect = measured(verdict)?;
         let candidate = run.candidates.iter().find(|one| one.remedy == dose.remedy)?;
         Some(PredictionPair {
             model: model_name(dose),
             arm: verdict.arm.clone(),
             facts: evidence.facts(candidate, dose),
             found_share: 1.0 - effect.ratio,
-            found_deviation: (effect.ratio_high - effect.ratio_low) / (2.0 * NINETEEN_IN_TWENTY),
+            found_deviation: deviation(effect.ratio_low, effect.ratio_high),
             fits: candidate.doses.contains(dose),
         })
     };

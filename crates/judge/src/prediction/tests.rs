@@ -7,9 +7,7 @@ use pagewise_model::constructed;
 use pagewise_model::look::{LookFindings, MapChurn, TracedLook, TracedProcess};
 use pagewise_model::plan::ArmSettings;
 use pagewise_model::run::{RunKind, SavedRun};
-use pagewise_model::trial::{
-    ArmEffect, ArmVerdict, ComparedQuantity, Experiment, ExperimentDesign, VerdictWord,
-};
+use pagewise_model::trial::{ArmEffect, ArmVerdict, Experiment, VerdictWord};
 use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::collections::BTreeSet;
@@ -66,33 +64,35 @@ fn look(from_heap: bool) -> LookFindings {
     }
 }
 
-fn predicted_for(look: &LookFindings, dose: RemedyDose) -> GainPrediction {
+/// What `work` makes of the evidence of a look.
+fn with_evidence<T>(look: &LookFindings, work: impl FnOnce(&PredictionEvidence<'_>) -> T) -> T {
     let (prices, machine) = (prices(), constructed::machine());
     let diagnosis = diagnose(look, &prices, &machine);
-    let evidence = PredictionEvidence {
+    work(&PredictionEvidence {
         look,
         diagnosis: &diagnosis,
         prices: &prices,
         machine: &machine,
         is_service: false,
-    };
+    })
+}
+
+/// The predictions for the heap of glibc on huge pages.
+fn predictions_for(look: &LookFindings, offsets: &PredictionOffsets) -> Vec<GainPrediction> {
+    let dose = dose("heap-huge", "glibc");
     let candidate = candidate(dose.clone());
-    predict([(&candidate, &dose)], &evidence, &PredictionOffsets::new()).remove(0)
+    with_evidence(look, |evidence| predict([(&candidate, &dose)], evidence, offsets))
+}
+
+fn predicted_for(look: &LookFindings, offsets: &PredictionOffsets) -> GainPrediction {
+    predictions_for(look, offsets).remove(0)
 }
 
 #[test]
 fn every_row_of_the_model_names_a_fact_once() {
-    let (prices, machine, look) = (prices(), constructed::machine(), look(true));
-    let diagnosis = diagnose(&look, &prices, &machine);
-    let evidence = PredictionEvidence {
-        look: &look,
-        diagnosis: &diagnosis,
-        prices: &prices,
-        machine: &machine,
-        is_service: false,
-    };
     let dose = dose("heap-huge", "glibc");
-    let facts = evidence.facts(&candidate(dose.clone()), &dose);
+    let candidate = candidate(dose.clone());
+    let facts = with_evidence(&look(true), |evidence| evidence.facts(&candidate, &dose));
     let mut known: BTreeSet<&str> = facts.iter().map(|(name, _)| *name).collect();
     assert_eq!(known.len(), facts.len());
     known.extend(["deviation", "deviation_share", "programs"]);
@@ -106,12 +106,14 @@ fn every_row_of_the_model_names_a_fact_once() {
         assert!(name != "deviation" || value > 0.0, "`{line}`");
     }
     assert!(seen.contains(&(OTHER, "deviation")));
+    let used = |fact: &str| seen.iter().any(|(_, name)| *name == fact);
+    assert!(facts.iter().all(|(name, _)| used(name)), "{facts:?}");
 }
 
 #[test]
 fn memory_that_the_remedy_cannot_reach_promises_less() {
-    let reached = predicted_for(&look(true), dose("heap-huge", "glibc"));
-    let beyond = predicted_for(&look(false), dose("heap-huge", "glibc"));
+    let reached = predicted_for(&look(true), &PredictionOffsets::new());
+    let beyond = predicted_for(&look(false), &PredictionOffsets::new());
     assert!(reached.gain_share > beyond.gain_share, "{reached:?} {beyond:?}");
     assert!(reached.low_share < reached.gain_share && reached.gain_share < reached.high_share);
     assert!(reached.high_share < 1.0 && reached.gain_share > 0.0, "{reached:?}");
@@ -120,18 +122,7 @@ fn memory_that_the_remedy_cannot_reach_promises_less() {
 #[test]
 fn without_cpu_time_nothing_is_predicted() {
     let idle = LookFindings { runs: vec![constructed::usage()], ..look(true) };
-    let (prices, machine) = (prices(), constructed::machine());
-    let diagnosis = diagnose(&idle, &prices, &machine);
-    let evidence = PredictionEvidence {
-        look: &idle,
-        diagnosis: &diagnosis,
-        prices: &prices,
-        machine: &machine,
-        is_service: false,
-    };
-    let dose = dose("heap-huge", "glibc");
-    let candidate = candidate(dose.clone());
-    let none = predict([(&candidate, &dose)], &evidence, &PredictionOffsets::new());
+    let none = predictions_for(&idle, &PredictionOffsets::new());
     assert_eq!(none, []);
 }
 
@@ -199,22 +190,8 @@ fn raced(program: &str, predicted: GainPrediction, found: f64) -> SavedRun {
     let mut run = SavedRun::new(RunKind::Tune, program.into(), 1, vec![program.into()]);
     run.doses = vec![(predicted.arm.clone(), vec![dose("heap-huge", "glibc")])];
     run.experiment = Some(Experiment {
-        design: ExperimentDesign {
-            quantity: ComparedQuantity::Time,
-            guards: Vec::new(),
-            seed: 1,
-            budget_ns: Nanos(1),
-            control: "plain".into(),
-            arms: vec![predicted.arm.clone()],
-        },
-        blocks: Vec::new(),
         verdicts: vec![verdict(&predicted.arm, 1.0 - found)],
-        guarded: Vec::new(),
-        time_and_memory: Vec::new(),
-        warnings: Vec::new(),
-        interrupted: false,
-        in_turn_because: None,
-        halted: None,
+        ..constructed::experiment("plain", &[&predicted.arm])
     });
     run.predictions = vec![predicted];
     run
@@ -251,21 +228,10 @@ fn a_machine_learns_its_offset_once() {
 
 #[test]
 fn an_offset_moves_the_whole_interval() {
-    let (prices, machine, look) = (prices(), constructed::machine(), look(true));
-    let diagnosis = diagnose(&look, &prices, &machine);
-    let evidence = PredictionEvidence {
-        look: &look,
-        diagnosis: &diagnosis,
-        prices: &prices,
-        machine: &machine,
-        is_service: false,
-    };
-    let dose = dose("heap-huge", "glibc");
-    let candidate = candidate(dose.clone());
     let offset = pagewise_model::prediction::PredictionOffset { gain_share: -0.02, programs: 3 };
     let offsets = PredictionOffsets::from([("heap-huge".to_owned(), offset)]);
-    let plain = predict([(&candidate, &dose)], &evidence, &PredictionOffsets::new()).remove(0);
-    let moved = predict([(&candidate, &dose)], &evidence, &offsets).remove(0);
+    let plain = predicted_for(&look(true), &PredictionOffsets::new());
+    let moved = predicted_for(&look(true), &offsets);
     assert!((plain.gain_share - moved.gain_share - 0.02).abs() < 1e-9);
     assert!((plain.low_share - moved.low_share - 0.02).abs() < 1e-9);
     assert_eq!(moved.offset_share, -0.02);

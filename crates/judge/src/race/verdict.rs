@@ -12,6 +12,7 @@
 use super::{ArmRace, GainClaim, LEAST_GAIN, NORMAL_SHARE, PROVEN, WORTH};
 use crate::mechanism::MechanismReadings;
 use crate::race::{NoisePrior, mean_and_squares, shrunk};
+use crate::stats::NORMAL_95;
 use pagewise_model::trial::{ArmEffect, ArmVerdict, TimeRatio, VerdictWord};
 use pagewise_model::{Bytes, Nanos};
 
@@ -23,8 +24,6 @@ const DRIFT: f64 = 0.020;
 const DRIFT_SHARE: f64 = 0.05;
 /// Runs of each side in the later repeat whose outcome is predicted.
 const REPEAT_RUNS: f64 = 20.0;
-/// Deviations within which 95% of a normal distribution lie.
-pub(super) const NORMAL_95: f64 = 1.96;
 /// The host's time is shown separately if the two sides differ in it by this share of the time.
 const HOST_SHOWN: f64 = 0.01;
 /// Evidence is written up to this value. More adds nothing and does not fit every number format.

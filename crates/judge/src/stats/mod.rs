@@ -17,3 +17,6 @@ pub(crate) use ratio::{interval_text, is_below, less_text, paired_figure, paired
 pub use rng::Rng;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
 pub use walsh::{ShiftEstimate, hodges_lehmann, kth_walsh_average, shift};
+
+/// Deviations within which 95% of a normal distribution lie.
+pub(crate) const NORMAL_95: f64 = 1.96;

@@ -2,6 +2,7 @@
 
 use super::stage::PlainObservation;
 use super::{LoadTerms, answer, watched};
+use crate::choose;
 use crate::session::TunableSubject;
 use crate::stop::SessionStop;
 use crate::world::SessionEvent;
@@ -51,9 +52,10 @@ pub(super) fn look<S: ObservedService>(
     // After the look: a command that does not work is reported before seconds are spent here.
     service.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
     run.prices = Some(service.prices()?);
-    let request = service.base().clone();
-    let fitting = |evidence: &RemedyEvidence<'_>| service.candidates(evidence, &side);
-    watched::diagnosed(run, usage, traced, &request, fitting);
+    watched::diagnosed(run, usage, traced, |evidence| {
+        let candidates = service.candidates(evidence, &side);
+        choose::promising(candidates, evidence, service.base())
+    });
     if let Some(service) = &mut run.service {
         service.first = Some(side);
     }

@@ -1,11 +1,10 @@
 //! The usage of a server between two moments, and the diagnosis from it.
 
 use super::tree::ServerCounts;
-use crate::choose;
-use crate::request::SessionRequest;
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{LookFindings, TracedLook};
 use pagewise_model::plan::RemedyCandidate;
+use pagewise_model::prediction::GainPrediction;
 use pagewise_model::run::SavedRun;
 use pagewise_model::service::ServerMeasurement;
 use pagewise_model::usage::{ProgramEnd, ProgramUsage};
@@ -55,13 +54,12 @@ impl WatchedWindows {
     }
 }
 
-/// The diagnosis from the look at a server, its `fitting` remedies, and what they will probably gain.
+/// The diagnosis from the look at a server, its `promising` remedies, and what they will probably gain.
 pub(super) fn diagnosed(
     run: &mut SavedRun,
     usage: ProgramUsage,
     traced: TracedLook,
-    request: &SessionRequest,
-    fitting: impl FnOnce(&RemedyEvidence<'_>) -> Vec<RemedyCandidate>,
+    promising: impl FnOnce(&RemedyEvidence<'_>) -> (Vec<RemedyCandidate>, Vec<GainPrediction>),
 ) {
     let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
     let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
@@ -87,9 +85,6 @@ pub(super) fn diagnosed(
         memory: None,
         has_log: true,
     };
-    let mut candidates = fitting(&evidence);
-    run.predictions = choose::predicted(&candidates, &evidence, request);
-    choose::leave_out_hopeless(&mut candidates, &run.predictions);
-    run.candidates = candidates;
+    (run.candidates, run.predictions) = promising(&evidence);
     (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }

@@ -354,7 +354,7 @@ impl RacePolicy {
         !self.is_at_once(arm) || standing.error <= enough || standing.runs >= MOST_FOR_SIZE
     }
 
-    /// Open arms that may still be the best.
+    /// Open arms that may still be the best, and those that fell behind early once there is time to rule them out.
     #[must_use]
     pub fn racing(&self) -> Vec<usize> {
         let mut open = self.open();
