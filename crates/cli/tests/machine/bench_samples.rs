@@ -20,10 +20,13 @@ fn samples_show_both_ends_of_a_rung() {
         println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);
         return;
     };
-    let seen = |call: &str| {
-        let mut stacks = samples.stacks.iter();
-        stacks.any(|stack| stack.symbols.iter().any(|symbol| symbol.contains(call)))
+    let seen = |call: &str| -> u64 {
+        let within =
+            samples.stacks.iter().filter(|stack| stack.symbols.iter().any(|s| s.contains(call)));
+        within.map(|stack| stack.count).sum()
     };
-    assert!(seen("pipe_write") && seen("pipe_read"), "{samples:?}");
-    assert!(!seen("do_wait"), "{samples:?}");
+    // Both ends take about the same time. An end that is sampled in the small run alone has a twentieth of that.
+    let (writer, reader) = (seen("pipe_write"), seen("pipe_read"));
+    assert!(writer > reader / 5 && reader > writer / 5, "{writer} {reader} {samples:?}");
+    assert_eq!(seen("do_wait"), 0, "{samples:?}");
 }

@@ -21,23 +21,29 @@ pub(super) enum SamplingRecord {
     Lost(u64),
 }
 
-/// The records in `bytes`, and the number of bytes they take.
-pub(super) fn parse(bytes: &[u8]) -> (Vec<SamplingRecord>, usize) {
+/// The records in `bytes` without the samples of process `left_out`, and the number of bytes they take.
+pub(super) fn parse(bytes: &[u8], left_out: Option<u32>) -> (Vec<SamplingRecord>, usize) {
     let mut records = Vec::new();
     let used = for_each_record(bytes, |kind, misc, body| {
-        records.extend(parse_body(kind, misc, body));
+        records.extend(parse_body(kind, misc, body, left_out));
     });
     (records, used)
 }
 
-fn parse_body(kind: u32, misc: u16, body: &[u8]) -> Option<SamplingRecord> {
+fn parse_body(kind: u32, misc: u16, body: &[u8], left_out: Option<u32>) -> Option<SamplingRecord> {
     match kind {
+        PERF_RECORD_SAMPLE if left_out.is_some() && process(body) == left_out => None,
         PERF_RECORD_SAMPLE if is_in_kernel(misc) => kernel_sample(body),
         PERF_RECORD_SAMPLE => Some(SamplingRecord::User),
         PERF_RECORD_LOST => word(body, 1).map(SamplingRecord::Lost),
         PERF_RECORD_LOST_SAMPLES => word(body, 0).map(SamplingRecord::Lost),
         _ => None,
     }
+}
+
+/// The process of a sample: the lower half of the second word.
+fn process(body: &[u8]) -> Option<u32> {
+    word(body, 1).map(|ids| (ids & u64::from(u32::MAX)) as u32)
 }
 
 /// Body: ip, pid and tid, time, number of chain entries, the entries.
@@ -90,9 +96,11 @@ mod tests {
             SamplingRecord::Lost(42),
             SamplingRecord::Kernel(vec![7]),
         ];
-        let (records, used) = parse(&bytes);
+        let (records, used) = parse(&bytes, None);
         assert_eq!(records, want);
         assert_eq!(used, bytes.len());
+        assert_eq!(parse(&bytes, Some(2)).0, want);
+        assert_eq!(parse(&bytes, Some(1)), (vec![SamplingRecord::Lost(42)], used));
     }
 
     #[test]
@@ -100,21 +108,21 @@ mod tests {
         let mut bytes = sample(2, &[]);
         let whole = bytes.len();
         bytes.extend([9, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(parse(&bytes), (vec![SamplingRecord::User], whole));
+        assert_eq!(parse(&bytes, None), (vec![SamplingRecord::User], whole));
         bytes[whole + 6] = 200;
-        assert_eq!(parse(&bytes), (vec![SamplingRecord::User], whole));
+        assert_eq!(parse(&bytes, None), (vec![SamplingRecord::User], whole));
     }
 
     #[test]
     fn a_chain_that_claims_more_than_it_has_is_cut() {
         let mut bytes = sample(MODE_KERNEL, &[PERF_CONTEXT_KERNEL, 7]);
         bytes[8 + 24..8 + 32].copy_from_slice(&u64::MAX.to_ne_bytes());
-        assert_eq!(parse(&bytes).0, [SamplingRecord::Kernel(vec![7])]);
+        assert_eq!(parse(&bytes, None).0, [SamplingRecord::Kernel(vec![7])]);
     }
 
     #[test]
     fn a_recorded_ring_parses_to_its_last_byte() {
-        let (records, used) = parse(RECORDED);
+        let (records, used) = parse(RECORDED, None);
         assert_eq!(used, RECORDED.len());
         let kernel = records.iter().filter(|r| matches!(r, SamplingRecord::Kernel(_))).count();
         assert!(kernel > 10 && kernel < records.len(), "{kernel} of {}", records.len());
@@ -137,7 +145,7 @@ mod tests {
             let before = bytes[at];
             bytes[at] = state as u8;
             let cut = (state >> 40) as usize % bytes.len();
-            assert!(parse(&bytes[cut..]).1 <= bytes.len() - cut);
+            assert!(parse(&bytes[cut..], None).1 <= bytes.len() - cut);
             if state & 4 == 0 {
                 bytes[at] = before;
             }

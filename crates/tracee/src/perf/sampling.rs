@@ -38,10 +38,28 @@ pub struct CpuClockSampler(RingDrainer<SampleCollector>);
 impl CpuClockSampler {
     /// Starts sampling `pid` from its exec on, or says why not.
     pub fn attach(pid: i32) -> Fact<Self> {
-        match PerfRing::open_each(&attributes(), pid, &event::online_cpus(), RING_BYTES) {
+        Self::start(&attributes(), pid, None)
+    }
+
+    /// Starts sampling the children that this process starts from now on, without this process itself; or
+    /// says why not.
+    ///
+    /// Exec cannot enable these events: it does so for one program. When the CPU switches between a process
+    /// and its child, the kernel swaps their equal sets of events (`perf_event_context_sched_out`). The exec of
+    /// the child then clears the flag in this process's set, and later children are never sampled.
+    pub fn attach_to_children() -> Fact<Self> {
+        let mut attr = attributes();
+        attr.set_enable_on_exec(0);
+        attr.set_disabled(0);
+        let own = std::process::id();
+        Self::start(&attr, own.cast_signed(), Some(own))
+    }
+
+    fn start(attr: &perf_event_attr, pid: i32, left_out: Option<u32>) -> Fact<Self> {
+        match PerfRing::open_each(attr, pid, &event::online_cpus(), RING_BYTES) {
             Ok(rings) => {
-                RingDrainer::start(SampleCollector { rings, stacks: KernelStackCounts::default() })
-                    .map(Self)
+                let stacks = KernelStackCounts::default();
+                RingDrainer::start(SampleCollector { rings, left_out, stacks }).map(Self)
             }
             Err(error) => Fact::Missing(refusal(&error)),
         }
@@ -57,13 +75,15 @@ impl CpuClockSampler {
 #[derive(Debug)]
 struct SampleCollector {
     rings: Vec<PerfRing>,
+    /// The process whose samples do not count.
+    left_out: Option<u32>,
     stacks: KernelStackCounts,
 }
 
 impl RingCollector for SampleCollector {
     fn collect(&mut self, last: bool) {
         for ring in &mut self.rings {
-            self.stacks.add(record::parse(ring.drain()).0);
+            self.stacks.add(record::parse(ring.drain(), self.left_out).0);
         }
         if last {
             self.stacks.found_lost(self.rings.iter().map(PerfRing::lost).sum());

@@ -117,9 +117,8 @@ fn conclude(
 /// come from separate runs (`repeat` runs a plan), because observing a repeat changes its time. If sampling
 /// is not allowed, a warning gives the reason.
 ///
-/// The events are attached to this process and enabled by exec. So they count in the ends of the pipe, which
-/// are its children, and not in this process itself. Each rung runs one repeat, after the small one that
-/// precedes it.
+/// They show the ends of the pipe, which are children of this process. Each rung runs one repeat, after the
+/// small one that precedes it.
 fn sample(
     measured: &PipeBenchReport,
     plan: &PipePlan,
@@ -133,7 +132,7 @@ fn sample(
         }
         let points = vec![(point.rung.clone(), point.consumption)];
         let one = PipePlan { points, repeats: 1, sweep: false, ..plan.clone() };
-        let sampling = match CpuClockSampler::attach(std::process::id().cast_signed()) {
+        let sampling = match CpuClockSampler::attach_to_children() {
             Fact::Known(sampling) => sampling,
             Fact::Missing(why) => {
                 warnings.push(format!("no kernel samples: {why}"));
