@@ -128,8 +128,8 @@ pub struct MapChurn {
     pub large_mmap_bytes: Bytes,
     /// Size of the largest single call.
     pub largest_mmap_bytes: Bytes,
-    /// Total size of calls for at least 2 MiB that are probably single large blocks of malloc: it adds a header, so
-    /// their size is no round number.
+    /// Memory of malloc's single large blocks, from 2 MiB on, with what `realloc` added to them. Calls are glibc's
+    /// by their caller, or else by their size: malloc adds a header, so it is no round number.
     #[serde(default)]
     pub block_mmap_bytes: Bytes,
     pub munmap_calls: u64,

@@ -46,11 +46,12 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 30] = [
+    let tests: [(&str, fn()); 31] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
+        ("blocks_of_malloc_are_told_by_their_caller", blocks_of_malloc_are_told_by_their_caller),
         ("huge_pages_switched_off_are_seen", huge_pages_switched_off_are_seen),
         ("effects_are_found", effects::effects_are_found),
         ("harmless_commands_have_no_effects", effects::harmless_commands_have_no_effects),
@@ -231,6 +232,22 @@ fn mapping_calls_are_counted_exactly() {
     assert!(churn.munmap_calls >= 100 && churn.munmap_bytes.0 >= 100 * one.0);
     assert_eq!(seen.ended, ProgramEnd::Exited(0));
     assert!(seen.pattern.known().is_none());
+}
+
+fn blocks_of_malloc_are_told_by_their_caller() {
+    let test = "blocks_of_malloc_are_told_by_their_caller";
+    let Some((_place, program)) = built(test, "blocks") else { return };
+    let mib = |count: u64| Bytes::mib(count).0;
+    for (words, blocks) in [("block", mib(40)), ("grows", mib(80)), ("own", 0)] {
+        let argv = [program.clone().into_os_string(), words.into()].to_vec();
+        let seen = look(&ProgramLaunch::experiment(argv));
+        let churn = &seen.processes[0].churn;
+        let header = page_size::base().bytes();
+        assert!(
+            (blocks..=blocks + 2 * header).contains(&churn.block_mmap_bytes.0),
+            "{words}: {churn:?}"
+        );
+    }
 }
 
 fn huge_pages_switched_off_are_seen() {

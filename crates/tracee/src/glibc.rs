@@ -15,6 +15,7 @@ use object::elf::{FileHeader32, FileHeader64, PT_LOAD, SHT_DYNSYM, STT_FUNC, STT
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 use pagewise_kernel::file_view::open_regular;
+use pagewise_kernel::proc::maps;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -70,7 +71,7 @@ fn holder_names_huge(executable: File, open: &dyn Fn(&Path) -> Option<File>) -> 
 }
 
 /// Functions that malloc/malloc.c exports.
-const MALLOC: [&[u8]; 25] = [
+const MALLOC: [&[u8]; 26] = [
     b"malloc",
     b"free",
     b"cfree",
@@ -96,16 +97,39 @@ const MALLOC: [&[u8]; 25] = [
     b"__libc_valloc",
     b"__libc_pvalloc",
     b"__libc_mallinfo",
+    // malloc/morecore.c, which malloc.c includes.
+    b"__default_morecore",
 ];
 /// The shared library of glibc.
 const LIBRARY: &str = "libc.so.6";
 
+/// Addresses of the allocator's code in process `pid`. `None` if the process has not mapped glibc's shared
+/// library.
+#[must_use]
+pub fn malloc_addresses(pid: i32) -> Option<Range<u64>> {
+    let mappings = maps::read(pid).ok()?;
+    mappings.iter().filter(|mapping| mapping.perms.exec).find_map(|mapping| {
+        let name = mapping.path.to_string_lossy();
+        if !is_library(&name) {
+            return None;
+        }
+        let code = malloc_code(&name, &mapped_file::open(pid, mapping).ok()?)?;
+        let address = |offset: u64| Some(offset.checked_sub(mapping.offset)? + mapping.start);
+        let (start, end) = (address(code.start)?, address(code.end)?);
+        (mapping.contains(start) && end <= mapping.end).then_some(start..end)
+    })
+}
+
+/// Whether a file of this name is glibc's shared library.
+fn is_library(name: &str) -> bool {
+    // When two files have the same path, one has a number after its name (`mapped_file`).
+    name.rsplit('/').next().and_then(|last| last.split(' ').next()) == Some(LIBRARY)
+}
+
 /// File offsets of the allocator's code in `file`, which is called `name`. `None` if it is not glibc's shared
 /// library.
 pub(crate) fn malloc_code(name: &str, file: &File) -> Option<Range<u64>> {
-    // When two files have the same path, one has a number after its name (`mapped_file`).
-    let last = name.rsplit('/').next()?;
-    if last.split(' ').next() != Some(LIBRARY) {
+    if !is_library(name) {
         return None;
     }
     let file = ReadCache::new(file);
@@ -213,7 +237,10 @@ mod tests {
             return;
         };
         let code = malloc_code(path, &File::open(path).unwrap()).unwrap();
-        assert!((4 << 10..64 << 10).contains(&(code.end - code.start)), "{code:x?}");
+        assert!((16 << 10..64 << 10).contains(&(code.end - code.start)), "{code:x?}");
+        let there = malloc_addresses(pagewise_kernel::proc::own_pid()).unwrap();
+        assert!(there.contains(&(libc::malloc as *const () as u64)), "{there:x?}");
+        assert!(!there.contains(&(libc::mmap as *const () as u64)), "{there:x?}");
         let other = File::open("/bin/ls").unwrap();
         assert_eq!((malloc_code("/bin/ls", &other), malloc_code(path, &other)), (None, None));
     }

@@ -10,6 +10,7 @@ use pagewise_model::look::{Allocator, MapChurn, TracedProcess};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc, lending};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -36,6 +37,8 @@ pub(super) struct RunningImage {
     is_final: bool,
     /// Files whose code it mapped when its memory was read.
     code: Vec<files::Mapped>,
+    /// Code of glibc's allocator, once it was looked for.
+    malloc: Option<Option<Range<u64>>>,
     seen: TracedProcess,
 }
 
@@ -83,6 +86,7 @@ impl RunningImage {
             most_threads: 0,
             is_final: false,
             code: Vec::new(),
+            malloc: None,
             seen,
         }
     }
@@ -97,6 +101,13 @@ impl RunningImage {
     pub(super) fn add_fork(&mut self) {
         self.seen.forks += 1;
         self.seen.forked_bytes += resident(self.seen.pid);
+    }
+
+    /// Whether one of these addresses lies in glibc's allocator. `None` if its code is not known.
+    pub(super) fn is_called_by_malloc(&mut self, callers: impl Fn() -> Vec<u64>) -> Option<bool> {
+        let pid = self.seen.pid;
+        let code = self.malloc.get_or_insert_with(|| glibc::malloc_addresses(pid)).as_ref()?;
+        Some(callers().iter().any(|address| code.contains(address)))
     }
 
     /// Reads what it uses, while it still has its memory.

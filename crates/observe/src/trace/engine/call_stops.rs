@@ -5,7 +5,7 @@ use super::{StopMode, TraceEngine, TraceError, ignore_gone};
 use crate::trace::calls::{self, SyscallKind};
 use crate::trace::churn;
 use crate::trace::thread::PendingAction;
-use pagewise_tracee::ptrace::{Regs, request};
+use pagewise_tracee::ptrace::{Regs, read_memory, request};
 use pagewise_tracee::untraced::{self, CloneCall};
 use pagewise_tracee::wait;
 
@@ -100,7 +100,12 @@ impl TraceEngine {
         match calls::kind(number)? {
             SyscallKind::Memory if number == libc::SYS_brk => Some(PendingAction::Break),
             SyscallKind::Memory => {
-                churn::count(&mut self.images.get_mut(&pid)?.churn, number, &args);
+                let image = self.images.get_mut(&pid)?;
+                let is_block = churn::block(number, &args).is_some_and(|size| {
+                    let by_caller = image.is_called_by_malloc(|| return_addresses(pid, regs));
+                    by_caller.unwrap_or_else(|| churn::is_size_of_malloc(size))
+                });
+                churn::count(&mut image.churn, number, &args, is_block);
                 let writes = calls::maps_to_write(number, &args);
                 writes.then(|| self.judge(tid, pid, SyscallKind::Memory, &args, number))?
             }
@@ -164,6 +169,22 @@ impl TraceEngine {
             churn::count_brk(&mut image.churn, before, now);
         }
     }
+}
+
+/// Words of the stack that may be the address to which the C library's function around this call returns. That of
+/// `mmap` has no frame, or has saved its caller's frame pointer. That of `mremap` takes arguments in its frame.
+fn return_addresses(pid: i32, regs: &Regs) -> Vec<u64> {
+    const FRAME: usize = 16;
+    let words = match regs.orig_rax as i64 {
+        libc::SYS_mremap => 0..FRAME,
+        _ if regs.rbp == regs.rsp => 1..2,
+        _ => 0..1,
+    };
+    let mut stack = [0; 8 * FRAME];
+    let read = read_memory(pid, regs.rsp, &mut stack).unwrap_or(0);
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
+    let found = stack[..read].chunks_exact(8).filter_map(word);
+    found.skip(words.start).take(words.len()).collect()
 }
 
 fn arguments(regs: &Regs) -> [u64; 6] {
