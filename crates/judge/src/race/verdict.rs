@@ -6,7 +6,8 @@
 //! (docs/decisions/008). *likely* needs evidence of [`super::LIKELY`] against a gain of 1% at most, the
 //! counter, and an interval that excludes *no gain*. *slower* is the mirror image of keep without the
 //! counter. *no gain above N* needs evidence of 20 against a gain of N. It is also the verdict on a smaller
-//! gain that the host could explain. If times are corrected by the cost of memory meanwhile, a gain must also
+//! gain that the host could explain, and on a loss that it could explain if the gain is ruled out without the
+//! host's time too. If times are corrected by the cost of memory meanwhile, a gain must also
 //! show in plain times to be kept. Everything else is *cannot tell*, with the interval.
 
 use super::{ArmRace, GainClaim, LEAST_GAIN, NORMAL_SHARE, PROVEN, WORTH};
@@ -96,7 +97,7 @@ impl VerdictFindings<'_> {
         let (word, why) = self.decide();
         let open = matches!(word, VerdictWord::Likely | VerdictWord::CannotTell);
         ArmVerdict {
-            no_gain_above_share: self.race.no_gain_above(self.arm),
+            no_gain_above_share: self.no_gain_above(),
             no_loss_above_share: self.race.no_loss_above(self.arm),
             settled_by_ns: Some(&effect)
                 .filter(|_| open)
@@ -144,18 +145,19 @@ impl VerdictFindings<'_> {
             return self.faster();
         }
         if self.race.is_slower(self.arm) {
-            return match self.host_made(GainClaim::GainAtLeast(0.0)) {
-                Some(why) => (VerdictWord::CannotTell, why),
+            let doubt = match self.host_made(GainClaim::GainAtLeast(0.0)) {
+                Some(why) => why,
                 None if self.shows_plainly(GainClaim::GainAtLeast(0.0)) => {
-                    (VerdictWord::Slower, "a loss over 1% is proven".to_owned())
+                    return (VerdictWord::Slower, "a loss over 1% is proven".to_owned());
                 }
-                None => {
-                    let why = "a loss over 1% is likely, but plain times do not show it yet";
-                    (VerdictWord::CannotTell, why.to_owned())
-                }
+                None => "a loss over 1% is likely, but plain times do not show it yet".to_owned(),
+            };
+            return match self.no_gain_above() {
+                Some(share) => (VerdictWord::NoGain, format!("{}, and {doubt}", ruled_out(share))),
+                None => (VerdictWord::CannotTell, doubt),
             };
         }
-        match self.race.no_gain_above(self.arm) {
+        match self.no_gain_above() {
             Some(share) => (VerdictWord::NoGain, ruled_out(share)),
             None => (
                 VerdictWord::CannotTell,
@@ -184,13 +186,25 @@ impl VerdictFindings<'_> {
             let why = "a gain over 1% is likely, but plain times do not show it yet".to_owned();
             return (VerdictWord::Likely, why);
         }
-        match (self.host_made(GainClaim::GainAtMost(0.0)), self.race.no_gain_above(self.arm)) {
+        match (self.host_made(GainClaim::GainAtMost(0.0)), self.no_gain_above()) {
             (Some(why), Some(most)) => {
                 (VerdictWord::NoGain, format!("{}, and {why}", ruled_out(most)))
             }
             (Some(why), None) => (VerdictWord::CannotTell, why),
             (None, _) => (VerdictWord::Keep, format!("a gain over 1% is proven{counter}")),
         }
+    }
+
+    /// The least gain that is ruled out. Where the host could have made the arm slower, it must be ruled out without
+    /// the host's time, too.
+    fn no_gain_above(&self) -> Option<f64> {
+        let share = self.race.no_gain_above(self.arm)?;
+        let is_host_slow =
+            self.race.is_slower(self.arm) && self.host_made(GainClaim::GainAtLeast(0.0)).is_some();
+        if !is_host_slow {
+            return Some(share);
+        }
+        self.without_host.no_gain_above(self.arm).map(|own| own.max(share))
     }
 
     /// Plain times speak against the claim too, where times are corrected.
@@ -315,9 +329,49 @@ fn student_95(freedom: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::race::BlockTimes;
 
     fn runs(ms: &[u64]) -> Vec<Nanos> {
         ms.iter().map(|ms| Nanos::millis(*ms)).collect()
+    }
+
+    /// A race of one arm that takes this share more time than the control, within noise of 1%.
+    fn race(loss: f64, blocks: u32) -> ArmRace {
+        let mut race = ArmRace::new(1);
+        for block in 0..blocks {
+            let noise = 0.01 * f64::from(block % 3) - 0.01;
+            let arm = vec![(1.0 + loss).ln() + noise, (1.0 + loss).ln() - noise];
+            race.add(&BlockTimes { control: vec![-noise, noise], arms: vec![(0, arm)] });
+        }
+        race
+    }
+
+    #[test]
+    fn a_loss_that_the_host_could_explain_still_rules_a_gain_out() {
+        let judged = |without_host: &ArmRace| {
+            let race = race(0.05, 12);
+            let findings = VerdictFindings {
+                race: &race,
+                plain: None,
+                without_host,
+                arm: 0,
+                mechanism: MechanismReadings::None,
+                host_share_arm: 0.05,
+                host_share_control: 0.0,
+                run_ns: 1e8,
+            };
+            findings.judge("arm", ArmCosts::default())
+        };
+        assert_eq!(judged(&race(0.05, 12)).word, VerdictWord::Slower);
+        let equal = judged(&race(0.0, 12));
+        assert_eq!(equal.word, VerdictWord::NoGain, "{equal:?}");
+        assert!(equal.why.contains("ruled out, and the host could explain"), "{equal:?}");
+        let near = judged(&race(-0.015, 12));
+        assert_eq!(near.word, VerdictWord::NoGain, "{near:?}");
+        assert!(near.no_gain_above_share > equal.no_gain_above_share, "{near:?}");
+        // The arm gains what the host takes: nothing is ruled out.
+        let gains = judged(&race(-0.15, 12));
+        assert_eq!((gains.word, gains.no_gain_above_share), (VerdictWord::CannotTell, None));
     }
 
     #[test]
