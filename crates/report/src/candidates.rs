@@ -1,6 +1,6 @@
 //! Remedies: those that fit the findings, those that do not, and all that exist.
 
-use crate::number::at_most;
+use crate::number::{at_most, counted, percent};
 use crate::page::ReportDocument;
 use crate::prediction::{likeliest, probable};
 use crate::style::TextTone;
@@ -47,21 +47,33 @@ pub fn fitting_line(run: &SavedRun) -> String {
     line + &run.predictions.first().map_or_else(String::new, likeliest)
 }
 
-/// The time needed to compare an arm, if the session's budget is too short for it. Needs the look of `run`.
+/// What the budget can prove, if it holds few runs of an arm. `provable` is the least gain that so many runs prove
+/// at once. Needs the look of `run`.
 #[must_use]
-pub fn budget_line(run: &SavedRun) -> Option<String> {
+pub fn budget_line(run: &SavedRun, provable: impl Fn(u32) -> Option<f64>) -> Option<String> {
     /// Runs of an arm for a useful comparison; the plain program needs as many.
-    const USEFUL_RUNS: u64 = 8;
+    const USEFUL_RUNS: u32 = 8;
     let budget = run.spec.as_ref()?.budget_ns?;
-    let a_run = run.look.as_ref()?.runs.iter().map(|usage| usage.wall_ns).max()?;
-    let useful = Nanos(a_run.0.saturating_mul(2 * USEFUL_RUNS));
-    let is_short =
-        budget.0 < a_run.0.saturating_mul(4) && run.candidates.iter().any(RemedyCandidate::fits);
-    is_short.then(|| {
-        format!(
-            "a run takes {a_run}: {budget} may be too short to compare any; {USEFUL_RUNS} runs of an arm take about {useful}"
-        )
-    })
+    let looked = run.look.as_ref()?.runs.iter().map(|usage| usage.wall_ns);
+    let a_run = looked.clone().max()?;
+    // The traced run and the prices take about one more.
+    let spent = looked.fold(a_run.0, |sum, wall| sum.saturating_add(wall.0));
+    let pairs = budget.0.saturating_sub(spent) / a_run.0.saturating_mul(2).max(1);
+    let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
+    if pairs >= USEFUL_RUNS || !run.candidates.iter().any(RemedyCandidate::fits) {
+        return None;
+    }
+    let held = counted(pairs.into(), "run of an arm", "runs of an arm");
+    let proven = match provable(pairs) {
+        Some(gain) => {
+            format!("gains above {} can be proven, by runs that share a CPU", percent(gain))
+        }
+        None => "nothing can be proven".to_owned(),
+    };
+    let useful = Nanos(a_run.0.saturating_mul(2 * u64::from(USEFUL_RUNS)));
+    Some(format!(
+        "a run takes {a_run} and {budget} hold {held}: {proven}; {USEFUL_RUNS} runs of an arm take about {useful}"
+    ))
 }
 
 fn fitting(run: &SavedRun, candidate: &RemedyCandidate) -> String {

@@ -2,6 +2,7 @@
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pagewise_judge::race::provable_gain;
 use pagewise_tune::world::SessionEvent;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ impl ProgressDisplay {
             SessionEvent::Stage(stage) => self.show(stage),
             SessionEvent::Chosen(run) => {
                 self.say(&pagewise_report::fitting_line(run));
-                if let Some(line) = pagewise_report::budget_line(run) {
+                if let Some(line) = pagewise_report::budget_line(run, provable_gain) {
                     self.say(&line);
                 }
             }

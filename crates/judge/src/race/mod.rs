@@ -19,6 +19,7 @@ pub use observation::{RaceBlock, RemedyCounter};
 pub use policy::{
     BlockRoom, BlockUnit, PlannedBlock, RaceEntrant, RaceGoal, RaceHalt, RacePolicy, RaceTerms,
 };
+pub use power::provable_gain;
 pub(crate) use slope::{SpeedSlopes, Speeds};
 pub(crate) use verdict::between_logs;
 pub use verdict::between_sessions;
@@ -27,6 +28,7 @@ use verdict::{ArmCosts, VerdictFindings};
 mod normal;
 mod observation;
 mod policy;
+mod power;
 mod randomised;
 mod readings;
 mod slope;

@@ -276,12 +276,12 @@ fn what_a_budget_lacks_is_told_before_the_first_run_of_an_arm() {
     let mut line = |budget_ns: Option<Nanos>| {
         run.spec =
             Some(SessionSpec { budget_ns, ..SessionSpec::new(vec!["app".into()], "/".into(), 1) });
-        budget_line(&run)
+        budget_line(&run, |runs| (runs > 1).then_some(0.4 / f64::from(runs)))
     };
-    assert_eq!((line(None), line(Some(Nanos(4 * slowest)))), (None, None));
-    let said = line(Some(Nanos(3 * slowest))).unwrap();
-    assert!(
-        said.contains(&format!("8 runs of an arm take about {}", Nanos(16 * slowest))),
-        "{said}"
-    );
+    assert_eq!((line(None), line(Some(Nanos(30 * slowest)))), (None, None));
+    let short = line(Some(Nanos(3 * slowest))).unwrap();
+    let useful = format!("8 runs of an arm take about {}", Nanos(16 * slowest));
+    assert!(short.contains("nothing can be proven") && short.contains(&useful), "{short}");
+    let longer = line(Some(Nanos(12 * slowest))).unwrap();
+    assert!(longer.contains("hold 4 runs of an arm: gains above 10%"), "{longer}");
 }
