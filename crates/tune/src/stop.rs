@@ -71,6 +71,9 @@ pub enum SessionStop {
     /// It took longer than it may.
     #[error("the program took more than {0} and was stopped")]
     TooLong(Nanos),
+    /// One run of it took longer than the whole session may.
+    #[error("a run took more than the budget of {0} and was stopped")]
+    OverBudget(Nanos),
     /// It took more memory than it may.
     #[error("the program took more than {0} of memory and was stopped")]
     TooLarge(Bytes),
@@ -138,6 +141,7 @@ impl SessionStop {
             Self::Output(_) => {
                 "with --output, name regular files that each run writes again, relative to this directory"
             }
+            Self::OverBudget(_) => "give a --budget of many runs",
             Self::Elsewhere { help, .. } => help,
             _ => return None,
         }))

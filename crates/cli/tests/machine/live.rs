@@ -109,6 +109,17 @@ fn a_command_in_one_word_is_named_with_a_shell() {
 }
 
 #[test]
+fn ab_stops_a_run_that_takes_more_than_the_budget() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = ["ab", "--budget", "2s", "--", "true", "---", "sleep", "1000"];
+    let done = place.pagewise(&words).output().unwrap();
+    let text = said(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{text}");
+    assert!(text.contains("more than the budget of 2.00 s") && text.contains("--budget"), "{text}");
+}
+
+#[test]
 fn run_says_which_remedy_a_static_program_cannot_use() {
     let place = Place::new();
     let program = place.path().join("static");
