@@ -17,7 +17,7 @@ mod fork;
 mod recorded;
 mod second_opinion;
 mod transfer;
-mod translation;
+pub(crate) mod translation;
 mod typical;
 
 use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis, PageCost};

@@ -102,6 +102,11 @@ impl PageJumps {
     }
 }
 
+/// Whether the cost rests on page walks or pages that were seen. Otherwise it is a bound for any program of its size.
+pub(crate) fn is_seen(look: &LookFindings) -> bool {
+    look.walks.known().is_some() || seen(look).is_some()
+}
+
 /// The pages used and their pattern, if the traced look saw both.
 fn seen(look: &LookFindings) -> Option<(&AccessPattern, &FootprintGrowth)> {
     let traced = look.traced.known()?;

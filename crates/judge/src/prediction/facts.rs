@@ -1,5 +1,6 @@
 //! The facts of a look on which predictions rest: shares of CPU time, each named as in the table of the model.
 
+use crate::diagnosis::translation;
 use pagewise_model::Nanos;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
 use pagewise_model::look::{Allocator, LookFindings, TracedProcess};
@@ -35,7 +36,8 @@ impl PredictionEvidence<'_> {
         }
         let share = |kind| self.diagnosis.share(&[kind]);
         let faults = share(CostKind::AnonFaults) + share(CostKind::Zeroing);
-        let translation = share(CostKind::AddressTranslation);
+        let translation =
+            if translation::is_seen(self.look) { share(CostKind::AddressTranslation) } else { 0.0 };
         let reach = self.reach(dose);
         let starts = self.processes().len() as f64;
         vec![

@@ -4,7 +4,8 @@ use super::*;
 use crate::diagnosis::diagnose;
 use crate::diagnosis::tests::prices;
 use pagewise_model::constructed;
-use pagewise_model::look::{LookFindings, MapChurn, TracedLook, TracedProcess};
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::{LookFindings, MapChurn, TracedLook, TracedProcess, WalkCounts};
 use pagewise_model::plan::ArmSettings;
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::trial::{ArmEffect, ArmVerdict, Experiment, VerdictWord};
@@ -117,6 +118,25 @@ fn memory_that_the_remedy_cannot_reach_promises_less() {
     assert!(reached.gain_share > beyond.gain_share, "{reached:?} {beyond:?}");
     assert!(reached.low_share < reached.gain_share && reached.gain_share < reached.high_share);
     assert!(reached.high_share < 1.0 && reached.gain_share > 0.0, "{reached:?}");
+}
+
+#[test]
+fn translation_of_pages_that_were_not_seen_promises_nothing() {
+    let dose = dose("heap-huge", "glibc");
+    let candidate = candidate(dose.clone());
+    let fact = |look: &LookFindings| {
+        let facts = with_evidence(look, |evidence| evidence.facts(&candidate, &dose));
+        facts.into_iter().find(|(name, _)| *name == "translation").unwrap().1
+    };
+    let unseen = look(true);
+    let bound = with_evidence(&unseen, |evidence| {
+        evidence.diagnosis.share(&[CostKind::AddressTranslation])
+    });
+    assert!(bound > 0.0, "the bound of a program of this size");
+    assert_eq!(fact(&unseen), 0.0);
+    let walks = WalkCounts { cycles: 100, data_walk_cycles: 20, code_walk_cycles: 0 };
+    let counted = LookFindings { walks: Fact::Known(walks), ..unseen };
+    assert!(fact(&counted) > 0.1, "{}", fact(&counted));
 }
 
 #[test]
