@@ -1,6 +1,8 @@
 //! Whether a process is worth tuning, and by which command: a hint from what one sample shows.
 
+use crate::prediction;
 use pagewise_model::Bytes;
+use pagewise_model::prediction::{GainPrediction, PredictionOffsets};
 use pagewise_model::top::TopProcess;
 
 /// Page tables beyond this share of the resident set give a hint.
@@ -27,16 +29,24 @@ pub fn hint(row: &TopProcess) -> Option<&'static str> {
     let few_huge = row.huge_share().is_some_and(|share| share < 0.1);
     match row {
         _ if row.major_per_second >= MAJOR => Some("waits for the disk"),
-        _ if row.cpus > 0.0
-            && row.fault_cpus > row.cpus * FAULTS_SHARE
-            && row.fault_cpus > 0.005 =>
-        {
-            Some("faults often")
-        }
+        _ if faults_often(row) => Some("faults often"),
         _ if has_large_tables => Some("has large page tables"),
         _ if is_large && few_huge && row.cpus >= BUSY => Some("is busy and has no huge pages"),
         _ => None,
     }
+}
+
+fn faults_often(row: &TopProcess) -> bool {
+    row.cpus > 0.0 && row.fault_cpus > row.cpus * FAULTS_SHARE && row.fault_cpus > 0.005
+}
+
+/// What huge pages for its heap will probably gain a process that faults often. `None` for others, and where most
+/// of its memory is on huge pages.
+#[must_use]
+pub fn promise(row: &TopProcess, offsets: &PredictionOffsets) -> Option<GainPrediction> {
+    let has_small = row.huge_share().is_none_or(|share| share < 0.5);
+    (faults_often(row) && has_small)
+        .then(|| prediction::of_faulting(row.fault_cpus / row.cpus, offsets))
 }
 
 /// The command that looks closer.
@@ -61,7 +71,19 @@ mod tests {
             anonymous_bytes: Some(Bytes::mib(50)),
             table_bytes: Some(Bytes::mib(1)),
             huge_bytes: Some(Bytes(0)),
+            prediction: None,
         }
+    }
+
+    #[test]
+    fn a_process_that_faults_often_has_a_promise() {
+        let promise = |row: &TopProcess| promise(row, &PredictionOffsets::new());
+        assert_eq!(promise(&quiet()), None);
+        let faulting = TopProcess { fault_cpus: 0.1, ..quiet() };
+        let found = promise(&faulting).unwrap();
+        assert!((0.1..=0.2).contains(&found.gain_share) && found.is_guess(), "{found:?}");
+        let on_huge = TopProcess { huge_bytes: faulting.anonymous_bytes, ..faulting };
+        assert_eq!(promise(&on_huge), None);
     }
 
     #[test]

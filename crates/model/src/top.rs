@@ -1,5 +1,6 @@
 //! The processes of a host that pay for pages, in one sample over an interval.
 
+use crate::prediction::GainPrediction;
 use crate::schema::JsonSchema;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub struct TopProcess {
     pub table_bytes: Option<Bytes>,
     /// Anonymous memory on huge pages.
     pub huge_bytes: Option<Bytes>,
+    /// What huge pages for its heap will probably gain if its faults are those of its heap; absent if they cost
+    /// little, or if its allocator has no switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<GainPrediction>,
 }
 
 impl TopProcess {

@@ -127,6 +127,7 @@ fn row(pid: i32, name: String, before: &LastUsage, now: &LastUsage, seconds: f64
         anonymous_bytes: None,
         table_bytes: None,
         huge_bytes: None,
+        prediction: None,
     }
 }
 

@@ -56,7 +56,9 @@ const JAVA_OPTION: &str = "-XX:+UseTransparentHugePages";
 /// Parameter for all switches except that of Java programs.
 const ALL: &str = "tunable";
 /// Parameter for advice from outside.
-const INJECT: &str = "inject";
+pub const INJECT: &str = "inject";
+/// Name of the remedy.
+pub const NAME: &str = "heap-huge";
 
 /// The variables by which an allocator requests huge pages; empty if it has no such switch.
 pub(crate) fn switch(allocator: Allocator) -> Vec<EnvMerge> {
@@ -173,7 +175,7 @@ pub(crate) fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool
 
 impl Remedy for HeapHugeRemedy {
     fn name(&self) -> &'static str {
-        "heap-huge"
+        NAME
     }
     fn sentence(&self) -> &'static str {
         "the heap on 2 MiB pages: one fault and one TLB entry instead of 512"

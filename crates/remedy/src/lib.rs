@@ -44,6 +44,7 @@ pub mod warmth;
 pub mod watch;
 mod working_set;
 
+pub use heap_huge::{INJECT, NAME as HEAP_HUGE};
 pub use heap_mthp::NAME as HEAP_MTHP;
 pub use idle::idle;
 pub use pool::NAME as POOL;

@@ -179,6 +179,7 @@ mod tests {
             anonymous_bytes: Some(Bytes::mib(1)),
             table_bytes: Some(Bytes::kib(8)),
             huge_bytes: Some(Bytes(0)),
+            prediction: None,
         };
         let counts =
             HostCounts { faults: Some(1), major: Some(2), huge: Some(3), huge_refused: Some(4) };

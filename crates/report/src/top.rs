@@ -2,6 +2,7 @@
 
 use crate::number::{count, percent};
 use crate::page::ReportDocument;
+use crate::prediction::likeliest;
 use crate::style::TextTone;
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::Bytes;
@@ -39,7 +40,8 @@ pub fn top_page(
     if hinted.peek().is_some() {
         page.blank();
         for (row, hint) in hinted.take(MOST_HINTS) {
-            page.bullet(&format!("{} ({}) {hint}", row.name, row.pid), TextTone::Warn);
+            let promise = row.prediction.as_ref().map_or_else(String::new, likeliest);
+            page.bullet(&format!("{} ({}) {hint}{promise}", row.name, row.pid), TextTone::Warn);
         }
         page.para(&format!("look closer: {next_step}"), 0, TextTone::Faint);
     }
@@ -101,6 +103,7 @@ mod tests {
     use super::*;
     use crate::style::TerminalStyle;
     use pagewise_model::Nanos;
+    use pagewise_model::prediction::GainPrediction;
     use pagewise_model::top::TopHost;
 
     #[test]
@@ -116,6 +119,14 @@ mod tests {
             anonymous_bytes: Some(Bytes::gib(10)),
             table_bytes: Some(Bytes::mib(25)),
             huge_bytes: Some(Bytes::gib(5)),
+            prediction: Some(GainPrediction {
+                arm: "heap-huge".into(),
+                gain_share: 0.05,
+                low_share: 0.01,
+                high_share: 0.09,
+                offset_share: 0.0,
+                programs: 0,
+            }),
         };
         let host = TopHost { pressure_percent: Some(1.5), ..TopHost::default() };
         let top = TopSample {
@@ -133,5 +144,12 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains(
+                "often; heap-huge will probably take 5.0% less time (1.0..9.0%, a guess)"
+            ),
+            "{text}"
+        );
     }
 }

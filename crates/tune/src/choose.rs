@@ -6,7 +6,7 @@ use pagewise_judge::memory_account::at_most;
 use pagewise_judge::prediction::{self, PredictionEvidence};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{ArmSettings, RemedyCandidate, RemedyDose};
-use pagewise_model::prediction::GainPrediction;
+use pagewise_model::prediction::{GainPrediction, PredictionOffsets};
 use pagewise_model::run::SavedRun;
 use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::{RemedyEvidence, RemedyMechanism, all, clash, find};
@@ -83,17 +83,39 @@ fn predicted(
     if request.spec.quantity == ComparedQuantity::Memory {
         return Vec::new();
     }
-    let fitting =
-        || candidates.iter().flat_map(|one| one.doses.iter().map(move |dose| (one, dose)));
     let of = |dose: &RemedyDose| candidates.iter().find(|one| one.remedy == dose.remedy);
     let doses: Vec<(&RemedyCandidate, &RemedyDose)> = match &request.spec.only {
         Some(only) => only.iter().filter_map(|dose| Some((of(dose)?, dose))).collect(),
-        None => fitting().collect(),
+        None => fitting(candidates).collect(),
     };
+    gains(doses, evidence, request.spec.service.is_some(), &request.offsets)
+}
+
+fn gains(
+    doses: Vec<(&RemedyCandidate, &RemedyDose)>,
+    evidence: &RemedyEvidence<'_>,
+    is_service: bool,
+    offsets: &PredictionOffsets,
+) -> Vec<GainPrediction> {
     let RemedyEvidence { look, diagnosis, machine, prices, .. } = *evidence;
-    let is_service = request.spec.service.is_some();
     let evidence = PredictionEvidence { look, diagnosis, prices, machine, is_service };
-    prediction::predict(doses, &evidence, &request.offsets)
+    prediction::predict(doses, &evidence, offsets)
+}
+
+/// What each remedy that fits a process which runs will probably gain.
+pub(crate) fn gains_of_service(
+    candidates: &[RemedyCandidate],
+    evidence: &RemedyEvidence<'_>,
+    offsets: &PredictionOffsets,
+) -> Vec<GainPrediction> {
+    gains(fitting(candidates).collect(), evidence, true, offsets)
+}
+
+/// Each dose of the candidates, with its candidate.
+fn fitting(
+    candidates: &[RemedyCandidate],
+) -> impl Iterator<Item = (&RemedyCandidate, &RemedyDose)> {
+    candidates.iter().flat_map(|one| one.doses.iter().map(move |dose| (one, dose)))
 }
 
 /// Drops the doses that certainly gain too little. A candidate without a dose says why.
@@ -145,9 +167,9 @@ pub fn doses(request: &SessionRequest, run: &SavedRun) -> Vec<RemedyDose> {
         let most = candidate.ceiling_share / candidate.doses.len().max(1) as f64;
         run.prediction(&dose.spec()).map_or(most, |one| one.gain_share)
     };
-    let each = run.candidates.iter().flat_map(|one| one.doses.iter().map(move |dose| (one, dose)));
-    let mut ranked: Vec<(f64, &RemedyDose)> =
-        each.map(|(candidate, dose)| (promise(candidate, dose), dose)).collect();
+    let mut ranked: Vec<(f64, &RemedyDose)> = fitting(&run.candidates)
+        .map(|(candidate, dose)| (promise(candidate, dose), dose))
+        .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.into_iter().map(|(_, dose)| dose.clone()).collect()
 }

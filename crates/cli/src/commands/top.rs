@@ -3,12 +3,14 @@
 use super::signals::stop_flag;
 use crate::args;
 use crate::failure::CommandFailure;
-use crate::terminal;
-use pagewise_judge::top::{hint, next_step};
-use pagewise_kernel::clock;
+use crate::{store, terminal};
+use pagewise_judge::top::{hint, next_step, promise};
+use pagewise_kernel::{clock, machine};
 use pagewise_model::Nanos;
+use pagewise_model::prediction::PredictionOffsets;
 use pagewise_model::top::TopSample;
 use pagewise_observe::top::TopSampler;
+use pagewise_remedy::{HEAP_HUGE, INJECT, TargetProgram, find};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,16 +29,18 @@ pub(super) fn run(args: &args::TopArgs) -> Result<ExitCode, CommandFailure> {
     let failed = |e: pagewise_kernel::SysError| CommandFailure::usage(e.to_string());
     let mut sampler = TopSampler::start().map_err(failed)?;
     let stop = stop_flag()?;
+    let promises = GainPromises::new();
     let is_live = !args.once && !args.json && std::io::stdout().is_terminal();
     if !is_live {
         if !wait(args.interval, &stop) {
             return Ok(ExitCode::from(super::signals::INTERRUPTED));
         }
-        let top = sampler.look(args.rows).map_err(failed)?;
+        let mut top = sampler.look(args.rows).map_err(failed)?;
+        promises.add(&mut top);
         return print(args, &top);
     }
     terminal::print(BEGIN)?;
-    let shown = live(args, &mut sampler, &stop);
+    let shown = live(args, &mut sampler, &promises, &stop);
     terminal::print(END)?;
     shown.map(|()| ExitCode::SUCCESS)
 }
@@ -44,14 +48,44 @@ pub(super) fn run(args: &args::TopArgs) -> Result<ExitCode, CommandFailure> {
 fn live(
     args: &args::TopArgs,
     sampler: &mut TopSampler,
+    promises: &GainPromises,
     stop: &AtomicBool,
 ) -> Result<(), CommandFailure> {
     terminal::print(&format!("{HOME}first sample in {} ...\n", args.interval))?;
     while wait(args.interval, stop) {
-        let top = sampler.look(args.rows).map_err(|e| CommandFailure::usage(e.to_string()))?;
+        let mut top = sampler.look(args.rows).map_err(|e| CommandFailure::usage(e.to_string()))?;
+        promises.add(&mut top);
         terminal::print(&format!("{HOME}{}", text(&top)))?;
     }
     Ok(())
+}
+
+/// What huge pages will probably gain the processes that are shown.
+struct GainPromises {
+    /// Whether a program must ask for huge pages, and may.
+    is_by_advice: bool,
+    offsets: PredictionOffsets,
+}
+
+impl GainPromises {
+    fn new() -> Self {
+        let thp = machine::machine().thp_enabled;
+        let is_by_advice = thp.known().is_some_and(|mode| mode == "madvise");
+        Self { is_by_advice, offsets: store::prediction_offsets() }
+    }
+
+    fn add(&self, top: &mut TopSample) {
+        for row in top.rows.iter_mut().filter(|_| self.is_by_advice) {
+            row.prediction = promise(row, &self.offsets).filter(|_| has_switch(row.pid));
+        }
+    }
+}
+
+/// Whether the allocator of process `pid` has a switch for huge pages.
+fn has_switch(pid: i32) -> bool {
+    let target = || TargetProgram::from_command(&[format!("/proc/{pid}/exe").into()]);
+    let heap_huge = find(HEAP_HUGE);
+    heap_huge.is_some_and(|remedy| remedy.parameter_for(&target) != INJECT)
 }
 
 fn text(top: &TopSample) -> String {

@@ -211,7 +211,9 @@ fn a_running_process_is_profiled_and_runs_on() {
     let course = profile.course.as_ref().unwrap();
     assert_eq!((course.pid.to_string(), course.has_ended), (pid, false));
     assert!(course.threads >= 1 && course.user_ns.is_some());
-    assert!(run.diagnosis.is_none() && run.command[0].ends_with("sh"));
+    assert!(run.diagnosis.is_some() && run.command[0].ends_with("sh"));
+    // A shell that counts has no memory that a remedy could serve.
+    assert!(run.predictions.iter().all(|one| one.gain_share < 0.05), "{:?}", run.predictions);
     let Some(sorted) = profile.sorted.known() else {
         println!("SKIP a_running_process_is_profiled: {:?}", profile.sorted.reason());
         return;
@@ -221,6 +223,33 @@ fn a_running_process_is_profiled_and_runs_on() {
         "{sorted:#?}"
     );
     assert!(sorted.buckets[0].graph[0].name == "sh", "{sorted:#?}");
+}
+
+#[test]
+fn gains_of_a_running_process_are_predicted() {
+    let test = "gains_of_a_running_process_are_predicted";
+    if std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .map_or(true, |text| !text.contains("[madvise]"))
+    {
+        println!("SKIP {test}: this kernel gives huge pages to all or none");
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("SKIP {test}: no python3");
+        return;
+    }
+    let _turn = only_turn();
+    // malloc maps a block of 80 MiB, fills it and gives it back, again and again.
+    let script = "exec python3 -c 'while True: x = bytearray(80 << 20); del x'";
+    let filling = Runs::start(script);
+    let place = Place::new();
+    let words = ["-p", &filling.0.id().to_string(), "--for", "2s"];
+    let (_, run) = profile(&place, &words);
+    let best = run.predictions.first().unwrap_or_else(|| panic!("{:?}", run.candidates));
+    assert!(best.gain_share > 0.2 && best.is_guess(), "{:?}", run.predictions);
+    let shown = place.pagewise(&["show", &run.id]).output().unwrap();
+    let text = said(&shown.stdout);
+    assert!(text.contains("less time (") && text.contains("tune --serve"), "{text}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ const ONE_IN_TWENTY: f64 = 1.645;
 const WORTH_A_RUN: f64 = 0.005;
 /// No arm saves more than this share of the time.
 const MOST_GAIN: f64 = 0.95;
+/// Model of huge pages on the heap.
+const HEAP_HUGE: &str = "heap-huge";
 /// Model of all other remedies.
 const OTHER: &str = "other";
 
@@ -115,6 +117,15 @@ fn predicted(
         high_share: (gain + EIGHT_IN_TEN * deviation).min(MOST_GAIN),
         programs: model.value("programs") as u32,
     }
+}
+
+/// What huge pages on the heap will probably gain a process of which only the cost of its page faults is known, as
+/// a share (0..1) of its CPU time. A guess: all faults count as the heap's, and translation as free.
+#[must_use]
+pub fn of_faulting(fault_share: f64, offsets: &PredictionOffsets) -> GainPrediction {
+    let facts = vec![("constant", 1.0), ("heap_faults", fault_share.min(1.0))];
+    let found = predicted(HEAP_HUGE.to_owned(), HEAP_HUGE, &facts, offsets);
+    GainPrediction { programs: 0, ..found }
 }
 
 /// True if the arm certainly (19 in 20) gains too little for a race. A guess from few programs never says so.

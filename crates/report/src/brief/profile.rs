@@ -5,8 +5,11 @@
 
 use super::{Brief, BriefKind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
 use crate::escape::{escape_for, shorten};
+use crate::experiment::short_arm;
 use crate::number::{count, percent};
+use crate::prediction::probable;
 use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
+use crate::shell::{command_line, quote};
 use crate::style::TerminalStyle;
 use crate::symbol;
 use crate::table::{ReportTable, TableCell};
@@ -25,6 +28,9 @@ const IN_USER_CODE: [CostKind; 2] = [CostKind::AddressTranslation, CostKind::Mal
 const MOST_KINDS: usize = 2;
 /// A kind with this share of a site is named alone.
 const MOST_OF_IT: f64 = 0.75;
+/// Largest number of predicted gains that are shown, and the smallest share that is.
+const MOST_GAINS: usize = 3;
+const LEAST_GAIN: f64 = 0.01;
 /// Cells for the text beside a site's name.
 const KINDS: usize = 42;
 
@@ -59,7 +65,28 @@ fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
         report.add("user", &cost_rows(unseen.into_iter(), &inner));
     }
     report.add("sites", &sites(sorted, &inner, rows));
+    if is_running(run) && !run.predictions.is_empty() {
+        report.add("tuned", &gains(run, &inner));
+    }
     report.sentence("from", &how(run, sorted));
+}
+
+/// Whether the process ran before the profile began.
+fn is_running(run: &SavedRun) -> bool {
+    found(run).is_some_and(|profile| profile.course.is_some())
+}
+
+/// What the most promising remedies would gain if the process was started with them.
+fn gains(run: &SavedRun, style: &TerminalStyle) -> String {
+    let mut table = rows_of(2);
+    let worth = run.predictions.iter().filter(|one| one.gain_share >= LEAST_GAIN);
+    for one in worth.take(MOST_GAINS) {
+        table.row(vec![short_arm(&one.arm).into(), probable(one).into()]);
+    }
+    if table.is_empty() {
+        table.row(vec![format!("no remedy is predicted to gain {}", percent(LEAST_GAIN)).into()]);
+    }
+    beside(table, style)
 }
 
 /// Kinds of work, the largest first, with their purposes.
@@ -175,6 +202,11 @@ fn how(run: &SavedRun, sorted: &SortedSamples) -> String {
 /// The command that tries to save the page work; `None` without page work.
 fn next(run: &SavedRun) -> Option<String> {
     let diagnosis = run.diagnosis.as_ref()?;
+    if is_running(run) {
+        let is_worth = run.predictions.iter().any(|one| one.gain_share >= LEAST_GAIN);
+        let server = quote(&command_line(&run.command));
+        return is_worth.then(|| format!("pagewise tune --serve {server} --load CMD"));
+    }
     has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))
 }
 

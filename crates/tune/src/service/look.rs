@@ -52,7 +52,7 @@ pub(super) fn look<S: ObservedService>(
     // After the look: a command that does not work is reported before seconds are spent here.
     service.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
     run.prices = Some(service.prices()?);
-    watched::diagnosed(run, usage, traced, |evidence| {
+    watched::diagnosed(run, watched::unsampled(usage, traced), |evidence| {
         let candidates = service.candidates(evidence, &side);
         choose::promising(candidates, evidence, service.base())
     });

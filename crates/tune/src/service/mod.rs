@@ -31,6 +31,7 @@ pub use ready::ReadinessCheck;
 pub use server::ServerLifecycle;
 pub(crate) use shell::{AROUND, run_shell};
 pub use subject::HelperCommands;
+pub use watched::{RunningObservation, advise};
 
 use crate::live::Listener;
 use crate::request::SessionRequest as Base;

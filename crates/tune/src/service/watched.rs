@@ -1,12 +1,15 @@
-//! The usage of a server between two moments, and the diagnosis from it.
+//! The usage of running processes between two moments, and the diagnosis from it.
 
-use super::tree::ServerCounts;
+use super::tree::{ServerCounts, ServerTree};
+use crate::choose;
 use pagewise_judge::diagnosis::diagnose;
+use pagewise_kernel::clock;
 use pagewise_model::look::{LookFindings, TracedLook};
 use pagewise_model::plan::RemedyCandidate;
-use pagewise_model::prediction::GainPrediction;
+use pagewise_model::prediction::{GainPrediction, PredictionOffsets};
 use pagewise_model::run::SavedRun;
 use pagewise_model::service::ServerMeasurement;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::usage::{ProgramEnd, ProgramUsage};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::trace::RunningLook;
@@ -26,6 +29,12 @@ pub(super) struct WatchedWindows {
 impl WatchedWindows {
     /// The usage of the server in the windows of `side`, as a run of that length.
     pub(super) fn usage(&self, side: &ServerMeasurement) -> ProgramUsage {
+        let wall_ns = side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns);
+        self.usage_in(wall_ns, side.at_last.pss_bytes)
+    }
+
+    /// The usage in this time, as a run of that length. `pss_bytes` is the memory of all at the end.
+    fn usage_in(&self, wall_ns: Nanos, pss_bytes: Bytes) -> ProgramUsage {
         let (before, after) = (&self.before, &self.after);
         let since = |of: fn(&ServerCounts) -> u64| of(after).saturating_sub(of(before));
         let bytes = |of: fn(&pagewise_kernel::proc::io::IoCounters) -> u64| {
@@ -33,10 +42,10 @@ impl WatchedWindows {
             Some(of(both.1).saturating_sub(of(both.0)))
         };
         ProgramUsage {
-            wall_ns: side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns),
+            wall_ns,
             user_ns: Nanos(since(|counts| counts.user.0)),
             sys_ns: Nanos(since(|counts| counts.system.0)),
-            peak_rss_bytes: side.at_last.pss_bytes,
+            peak_rss_bytes: pss_bytes,
             minor_faults: since(|counts| counts.minor_faults),
             major_faults: since(|counts| counts.major_faults),
             voluntary_switches: 0,
@@ -54,23 +63,69 @@ impl WatchedWindows {
     }
 }
 
-/// The diagnosis from the look at a server, its `promising` remedies, and what they will probably gain.
-pub(super) fn diagnosed(
-    run: &mut SavedRun,
-    usage: ProgramUsage,
-    traced: TracedLook,
-    promising: impl FnOnce(&RemedyEvidence<'_>) -> (Vec<RemedyCandidate>, Vec<GainPrediction>),
-) {
-    let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
-    let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
-    let look = LookFindings {
+/// A process that runs already, and all below it, observed from now on.
+#[derive(Debug)]
+pub struct RunningObservation {
+    tree: ServerTree,
+    start: Nanos,
+    running: RunningLook,
+    before: ServerCounts,
+}
+
+impl RunningObservation {
+    /// Begins to observe process `pid`.
+    #[must_use]
+    pub fn begin(pid: i32) -> Self {
+        let tree = ServerTree::From(pid);
+        let running = RunningLook::begin(&tree.pids());
+        Self { tree, start: clock::now(), running, before: tree.counts() }
+    }
+
+    /// What was seen, without samples. Call it while the process still runs.
+    #[must_use]
+    pub fn end(self) -> LookFindings {
+        let Self { tree, start, mut running, before } = self;
+        let wall_ns = Nanos(clock::now().0.saturating_sub(start.0));
+        let after = tree.counts();
+        running.end(&tree.pids());
+        let watched = WatchedWindows { running, before, after };
+        let usage = watched.usage_in(wall_ns, tree.holding().pss_bytes);
+        unsampled(usage, watched.running.finish(ProgramEnd::Exited(0)))
+    }
+}
+
+/// A look without samples.
+pub(super) fn unsampled(usage: ProgramUsage, traced: TracedLook) -> LookFindings {
+    LookFindings {
         runs: vec![usage],
         traced: Fact::Known(traced),
         samples: Fact::missing(NOT_TAKEN),
         user: Fact::missing(NOT_TAKEN),
         walks: Fact::missing(NOT_TAKEN),
         faults: Fact::missing(NOT_TAKEN),
-    };
+    }
+}
+
+/// Notes down the look at a process that runs, its diagnosis, the remedies that fit, and what these would probably
+/// gain if the process was started with them. Needs the machine and its prices in `run`.
+pub fn advise(run: &mut SavedRun, look: LookFindings, offsets: &PredictionOffsets) {
+    diagnosed(run, look, |evidence| {
+        let candidates = choose::candidates(evidence, ComparedQuantity::Cpu);
+        let predictions = choose::gains_of_service(&candidates, evidence, offsets);
+        (candidates, predictions)
+    });
+}
+
+/// The diagnosis from the look at a server, its `promising` remedies, and what they will probably gain.
+pub(super) fn diagnosed(
+    run: &mut SavedRun,
+    look: LookFindings,
+    promising: impl FnOnce(&RemedyEvidence<'_>) -> (Vec<RemedyCandidate>, Vec<GainPrediction>),
+) {
+    let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
+    let time =
+        |of: fn(&ProgramUsage) -> Nanos| look.runs.iter().map(|usage| of(usage).0).sum::<u64>();
+    let cpu_share = time(ProgramUsage::cpu_ns) as f64 / time(|usage| usage.wall_ns).max(1) as f64;
     let mut diagnosis = diagnose(&look, prices, machine);
     // Its CPU time is what counts. In the remaining time it waits for requests.
     diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);

@@ -1,12 +1,12 @@
 //! `pagewise profile -p PID`
 
-use super::{conclude, judged, kernel_only, named, shown};
+use super::{conclude, judged, kernel_only, named, shown, unit_prices};
 use crate::args::ProfileArgs;
 use crate::commands::experiment::{environment, identity};
 use crate::commands::faults::running::{begun_line, refusal};
 use crate::commands::signals::stop_flag;
 use crate::failure::CommandFailure;
-use crate::terminal;
+use crate::{store, terminal};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::tree;
 use pagewise_model::Fact;
@@ -19,12 +19,23 @@ use pagewise_tracee::perf::profile_running;
 use pagewise_tracee::perf::user_samples;
 use pagewise_tracee::target::{RecordingCourse, TargetProcess};
 use pagewise_tune::request::run_of;
+use pagewise_tune::service::{RunningObservation, advise};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Reason why facts from a program's start are missing for this process.
-const RAN_BEFORE: &str = "the process was running already";
+/// Nothing but samples is known of a process that has ended meanwhile.
+fn ended() -> LookFindings {
+    const WHY: &str = "the process has ended";
+    LookFindings {
+        runs: Vec::new(),
+        traced: Fact::missing(WHY),
+        samples: Fact::missing(WHY),
+        user: Fact::missing(WHY),
+        walks: Fact::missing(WHY),
+        faults: Fact::missing(WHY),
+    }
+}
 
 /// Profiles a running process until the user stops or the process ends.
 pub(super) fn run(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailure> {
@@ -38,6 +49,7 @@ pub(super) fn run(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailu
     let (mut made, files) = (MadeCode::default(), MappedFiles::default());
     let others = tree::descendants(pid).unwrap_or_default();
     others.into_iter().chain([pid]).for_each(|pid| made.meet(pid));
+    let observation = RunningObservation::begin(pid);
     let (samples, course) = {
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
@@ -46,17 +58,21 @@ pub(super) fn run(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailu
         let until = RecordingCourse { begun: &begun, time: args.duration, enough: &enough };
         profile_running(&target, &files, &until)
     };
+    let seen = (!course.has_ended).then(|| observation.end());
     let samples = named(samples, &files, &mut made, &mut run);
     run.body = Some(RunBody::Profile(judged(&samples, None, &machine, Some(course))));
-    run.look = Some(LookFindings {
-        runs: Vec::new(),
-        traced: Fact::missing(RAN_BEFORE),
+    run.machine = Some(machine);
+    let look = LookFindings {
         samples: kernel_only(&samples),
         user: samples.clone().map(|all| user_samples(&all, &files)),
-        walks: Fact::missing(RAN_BEFORE),
-        faults: Fact::missing(RAN_BEFORE),
-    });
-    run.machine = Some(machine);
+        ..seen.unwrap_or_else(ended)
+    };
+    if look.runs.is_empty() {
+        run.look = Some(look);
+    } else {
+        run.prices = Some(unit_prices()?);
+        advise(&mut run, look, &store::prediction_offsets());
+    }
     conclude(&mut run, start);
     shown(&run, &samples, args)?;
     Ok(ExitCode::SUCCESS)
