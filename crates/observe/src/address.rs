@@ -143,8 +143,8 @@ fn frame(
             Some(number) => number,
             None => {
                 return Fact::missing(
-                    "its number is hidden from this account: run as root, or setcap \
-                     cap_sys_admin+ep on pagewise",
+                    "its number, and so the physical address, is hidden from this account: run as \
+                     root, or setcap cap_sys_admin+ep on pagewise",
                 );
             }
         },

@@ -16,8 +16,8 @@ Examples:
 An address is hexadecimal if it starts with 0x, has a digit above 9, or has up
 to 12 digits as in /proc/PID/maps. Longer numbers are decimal. The process is
 not stopped: each fact is true at the moment it is read. For your own processes
-everything is shown except the frame. Its number needs CAP_SYS_ADMIN; its flags,
-count of mappings and folio need root.
+everything is shown except the frame. Its number and physical address need
+CAP_SYS_ADMIN; its flags, count of mappings and folio need root.
 
 Exit codes: 0 done, also if nothing is mapped there; 2 bad usage, no such
 process or not allowed; 3 the page tables of this processor are not known.")]

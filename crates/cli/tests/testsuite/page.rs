@@ -137,9 +137,13 @@ fn rights_show_the_frame_and_without_them_its_absence_has_a_reason() {
     let Some(programs) = Programs::get() else { return };
     for user in users() {
         let subject = Subject::start(programs, user);
-        match subject.memory(programs, "touched").frame {
+        let view = subject.view(programs, "touched");
+        match view.memory.unwrap().frame {
             Fact::Known(frame) => {
                 assert!(user.is_none(), "{frame:?}");
+                let first_byte = frame.number * base().bytes();
+                let offset = view.address.0 % base().bytes();
+                assert_eq!(frame.physical_address, first_byte + offset);
                 if let Fact::Known(flags) = &frame.flags {
                     assert!(flags.iter().any(|flag| flag == "anonymous"), "{frame:?}");
                     assert_eq!(frame.map_count, Fact::Known(1));
@@ -150,7 +154,9 @@ fn rights_show_the_frame_and_without_them_its_absence_has_a_reason() {
                     );
                 }
             }
-            Fact::Missing(why) => assert!(why.contains("cap_sys_admin"), "{why}"),
+            Fact::Missing(why) => {
+                assert!(why.contains("physical address") && why.contains("cap_sys_admin"), "{why}");
+            }
         }
     }
 }
@@ -175,10 +181,13 @@ fn memory_advised_huge_is_on_a_huge_page() {
         assert_eq!(page.offset_bytes.0, 0x1234);
         let around = memory.around.known().unwrap().clone();
         assert_eq!(around.huge_pages, around.pages.len() as u64);
-        if let Fact::Known(frame) = memory.frame
-            && let Fact::Known(folio) = frame.folio
-        {
-            assert_eq!(Some(folio.size_bytes.0), page.size_bytes.known().map(|s| s.bytes()));
+        let size = page.size_bytes.known().unwrap().bytes();
+        if let Fact::Known(frame) = memory.frame {
+            // A huge page begins at a multiple of its size in physical memory too.
+            assert_eq!(frame.physical_address % size, view.address.0 % size);
+            if let Fact::Known(folio) = frame.folio {
+                assert_eq!(folio.size_bytes.0, size);
+            }
         }
     }
 }
@@ -222,7 +231,10 @@ fn what_may_not_be_touched_is_said_so() {
     let hole = text("hole");
     assert!(hole.contains("not mapped: any touch is fatal"), "{hole}");
     assert!(hole.contains("before") && hole.contains("after"), "{hole}");
-    assert!(text("touched").contains("maps the page: the walk ends"));
+    let touched = text("touched");
+    assert!(touched.contains("maps the page: the walk ends"), "{touched}");
+    assert!(touched.contains("|  PMD  |>|  PTE  |>|"), "{touched}");
+    assert_eq!(touched.contains("  physical      address 0x"), is_root(), "{touched}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub fn take_apart(layout: &AddressLayout, address: VirtualAddress) -> AddressVie
 pub fn understand(layout: &AddressLayout, seen: &AddressSeen) -> AddressView {
     let page = page(layout, seen);
     let size = page.known().and_then(|page| page.size_bytes.known().copied());
-    let frame = seen.frame.clone().map(|frame| explain(layout, &frame));
+    let frame = seen.frame.clone().map(|frame| explain(layout, seen.address, &frame));
     AddressView {
         levels: levels(layout, seen.address.0, size),
         memory: Some(AddressMemory {
@@ -156,7 +156,7 @@ fn mapped_huge(residence: &MappingResidence) -> Bytes {
     residence.anon_huge_bytes + residence.file_pmd_mapped_bytes + residence.shmem_pmd_mapped_bytes
 }
 
-fn explain(layout: &AddressLayout, seen: &FrameSeen) -> PageFrame {
+fn explain(layout: &AddressLayout, address: VirtualAddress, seen: &FrameSeen) -> PageFrame {
     let of_window = |window: &FlagWindow| {
         let nth = usize::try_from(seen.number.checked_sub(window.first)?).ok()?;
         window.flags.get(nth).copied()
@@ -170,7 +170,15 @@ fn explain(layout: &AddressLayout, seen: &FrameSeen) -> PageFrame {
         Fact::Known(window) => folio(window, seen.number, layout.base_page_bytes),
         Fact::Missing(why) => Fact::missing(why),
     };
-    PageFrame { number: seen.number, flags, map_count: seen.map_count.clone(), folio }
+    let base = layout.base_page_bytes;
+    let first_byte = seen.number.saturating_mul(base.bytes());
+    PageFrame {
+        number: seen.number,
+        physical_address: first_byte.saturating_add(offset(address.0, base).0),
+        flags,
+        map_count: seen.map_count.clone(),
+        folio,
+    }
 }
 
 fn around(layout: &AddressLayout, seen: &AddressSeen) -> Fact<SurroundingPages> {

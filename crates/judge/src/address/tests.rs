@@ -243,6 +243,23 @@ fn folios_by_heads_and_tails() {
     assert!(torn.reason().is_some_and(|why| why.contains("changed")));
 }
 
+#[test]
+fn the_physical_address_is_in_the_frame() {
+    // The frame under the address itself, also on a huge page.
+    let physical = |layout: &AddressLayout, address: u64| {
+        let flags = || Fact::missing("hidden");
+        let mut seen = seen(PagemapEntry(PRESENT));
+        seen.address = VirtualAddress(address);
+        seen.frame =
+            Fact::Known(FrameSeen { number: 0x12_3402, flags: flags(), map_count: Fact::Known(1) });
+        let memory = understand(layout, &seen).memory.expect("of a process");
+        memory.frame.known().map(|frame| frame.physical_address)
+    };
+    assert_eq!(physical(&X86, START + 0x123), Some(0x1_2340_2123));
+    assert_eq!(physical(&ARM, START + 0x1_0123), Some(0x12_3402_0123), "frames of 64 KiB");
+    assert_eq!(memory(&seen(PagemapEntry(PRESENT))).frame.known(), None);
+}
+
 proptest! {
     #[test]
     fn indices_and_offset_are_the_address(address: u64, bits in 20u32..=64, shift in 12u32..=16) {

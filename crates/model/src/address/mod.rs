@@ -281,6 +281,9 @@ pub struct Folio {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageFrame {
     pub number: u64,
+    /// Physical address of the byte at the virtual address: number of the frame times base page size, plus
+    /// the offset in a base page. In bytes.
+    pub physical_address: u64,
     /// Kind and state of the frame ([`FrameFlags::names`]).
     pub flags: Fact<Vec<String>>,
     /// Number of page-table entries that map the frame.

@@ -1,14 +1,15 @@
 //! One address through the page table, as terminal text: the levels, the page, its frame, its mapping, and
 //! the pages around it. Missing facts are shown with their reason.
 
+mod walk;
+
 use crate::number::{UNKNOWN, count, counted};
 use crate::page::ReportDocument;
 use crate::style::{TerminalStyle, TextTone};
-use crate::table::{ColumnAlignment, ReportTable, TableCell};
 use pagewise_model::address::{
     AddressHalf, AddressLayout, AddressMemory, AddressReport, AddressView, ContainingMapping,
-    EntryRole, ExaminedProcess, MappingResidence, MemoryMapping, PageFrame, PageState,
-    PageTableLevel, PageView, SurroundingPages, VirtualAddress, describe_mapping_flag,
+    ExaminedProcess, MappingResidence, MemoryMapping, PageFrame, PageState, PageView,
+    SurroundingPages, VirtualAddress, describe_mapping_flag,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -28,9 +29,9 @@ fn view_section(report: &AddressReport, view: &AddressView) -> ReportDocument {
     if let Some(process) = &report.process {
         page.single(&process_text(process), 2, TextTone::Faint);
     }
-    page.section(levels_section(report, view));
+    page.section(walk::section(report, view));
     if let Some(memory) = &view.memory {
-        page.section(page_section(memory));
+        page.section(page_section(report.layout.base_page_bytes, memory));
         page.section(mapping_section(view, memory));
         page.section(around_section(view.address, &report.layout, &memory.around));
     }
@@ -80,7 +81,7 @@ fn present_text(page: &PageView) -> String {
     }
 }
 
-fn page_section(memory: &AddressMemory) -> ReportDocument {
+fn page_section(base: PageSize, memory: &AddressMemory) -> ReportDocument {
     let mut page = ReportDocument::default();
     page.heading("page and frame");
     match &memory.page {
@@ -88,7 +89,7 @@ fn page_section(memory: &AddressMemory) -> ReportDocument {
         Fact::Missing(why) => page.item("page", &format!("{UNKNOWN}: {why}")),
     }
     match &memory.frame {
-        Fact::Known(frame) => frame_items(frame, &mut page),
+        Fact::Known(frame) => frame_items(base, frame, &mut page),
         Fact::Missing(why) => page.item("frame", &format!("{UNKNOWN}: {why}")),
     }
     page
@@ -139,8 +140,13 @@ fn kind_text(view: &PageView) -> String {
     format!("{whose}; {others}")
 }
 
-fn frame_items(frame: &PageFrame, page: &mut ReportDocument) {
+fn frame_items(base: PageSize, frame: &PageFrame, page: &mut ReportDocument) {
     page.item("frame", &format!("{:#x}", frame.number));
+    let (physical, offset) = (frame.physical_address, frame.physical_address % base.bytes());
+    page.item(
+        "physical",
+        &format!("address {physical:#x} = frame {:#x} x {base} + {offset:#x}", frame.number),
+    );
     let count_text = match &frame.map_count {
         Fact::Known(n) => format!("by {}", counted(*n, "page table entry", "page table entries")),
         Fact::Missing(why) => format!("{UNKNOWN}: {why}"),
@@ -253,108 +259,6 @@ fn residence_items(residence: &MappingResidence, page: &mut ReportDocument) {
     };
     let flags: Vec<String> = residence.flags.iter().map(words).collect();
     page.item("flags", &flags.join(", "));
-}
-
-// The walk as a table: which address bits select which entry, in decimal and in binary.
-
-fn levels_section(report: &AddressReport, view: &AddressView) -> ReportDocument {
-    let mut page = ReportDocument::default();
-    page.heading(&title(report, view));
-    let mut table = ReportTable::new(&[
-        ("level", ColumnAlignment::Left),
-        ("bits", ColumnAlignment::Left),
-        ("entry", ColumnAlignment::Right),
-        ("in binary", ColumnAlignment::Right),
-        ("each covers", ColumnAlignment::Right),
-        ("", ColumnAlignment::Left),
-    ]);
-    for level in &view.levels {
-        table.row(row(level));
-    }
-    let bits = report.layout.page_bits();
-    let offset = view.page_offset_bytes.0;
-    table.row(vec![
-        "offset".into(),
-        format!("{}-0", bits.saturating_sub(1)).into(),
-        offset.to_string().into(),
-        binary(offset, bits).into(),
-        size_text(Bytes(1)).into(),
-        "the byte".into(),
-    ]);
-    page.append(table);
-    if let Some(remark) = remark(&report.layout, view) {
-        page.para(&remark, 2, TextTone::Warn);
-    }
-    page
-}
-
-fn title(report: &AddressReport, view: &AddressView) -> String {
-    let levels = counted(view.levels.len() as u64, "level", "levels");
-    let walked =
-        view.levels.iter().filter(|l| matches!(l.role, EntryRole::Table | EntryRole::Page)).count();
-    let sizes: Vec<String> = report.page_sizes_bytes.iter().map(PageSize::to_string).collect();
-    let sizes = sizes.join(", ");
-    let bits = report.layout.address_bits;
-    match walked {
-        0 => format!("the page table: {levels}, {bits} bits; pages of {sizes}"),
-        n => {
-            let read = counted(n as u64, "entry", "entries");
-            format!("the walk: {read} read, of {levels} ({bits} bits); pages of {sizes}")
-        }
-    }
-}
-
-fn row(level: &PageTableLevel) -> Vec<TableCell> {
-    let (text, tone) = match level.role {
-        EntryRole::Table => ("leads to the next table", TextTone::Plain),
-        EntryRole::Page => ("maps the page: the walk ends", TextTone::Good),
-        EntryRole::Beyond => ("not walked: inside the page", TextTone::Faint),
-        EntryRole::NotKnown => ("", TextTone::Plain),
-    };
-    let width = level.high_bit.saturating_sub(level.low_bit) + 1;
-    vec![
-        level.name.as_str().into(),
-        format!("{}-{}", level.high_bit, level.low_bit).into(),
-        level.index.to_string().into(),
-        binary(level.index, width).into(),
-        size_text(level.entry_spans_bytes).into(),
-        TableCell::new(text, tone),
-    ]
-}
-
-fn binary(value: u64, width: u32) -> String {
-    format!("{value:0width$b}", width = width as usize)
-}
-
-/// A power of two without decimals.
-fn size_text(size: Bytes) -> String {
-    match size.0 {
-        n if n >= 1 << 40 => format!("{} TiB", n >> 40),
-        n if n >= 1 << 10 => PageSize::new(n).map_or_else(|| size.to_string(), |s| s.to_string()),
-        n => format!("{n} B"),
-    }
-}
-
-/// What to know about an address that no process can have.
-fn remark(layout: &AddressLayout, view: &AddressView) -> Option<String> {
-    let bits = layout.user_bits;
-    match view.half {
-        AddressHalf::User => None,
-        AddressHalf::Kernel => Some(
-            "a kernel address: all processes share its entries, and no process can see them"
-                .to_owned(),
-        ),
-        AddressHalf::NotCanonical => {
-            let five = if bits == 47 && view.address.0 >> 56 == 0 {
-                "; with five levels (57 bits) it is a user address"
-            } else {
-                ""
-            };
-            Some(format!(
-                "not canonical: bits 63 to {bits} are not all equal, so no process on this machine can use it, and a load from it traps. Its lower bits choose the entries above{five}"
-            ))
-        }
-    }
 }
 
 // The pages under the same table entry one level above base pages, a character for each.

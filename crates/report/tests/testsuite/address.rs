@@ -85,6 +85,7 @@ fn memory(on_huge: bool) -> AddressMemory {
         }),
         frame: Fact::Known(PageFrame {
             number: 0x12_3402,
+            physical_address: 0x1_2340_2010,
             flags: Fact::Known(["up to date", "LRU", "anonymous"].map(str::to_owned).to_vec()),
             map_count: Fact::Known(1),
             folio: Fact::Known(Folio {
@@ -172,6 +173,72 @@ fn an_address_alone() {
     let text = render(&report(vec![alone]), &PLAIN);
     assert!(text.contains("bits 63 to 47 are not all equal") && text.contains("five levels"));
     assert!(text.contains("001111000000") && !text.contains("process 4242"), "{text}");
+}
+
+/// An address without a process on a machine with five levels, on a page that an entry of `page` maps if named.
+fn deep(page: Option<&str>) -> AddressReport {
+    let names = ["PGD", "P4D", "PUD", "PMD", "PTE"];
+    let address = 0x00aa_bbcc_ddee_f123u64;
+    let ends = names.iter().position(|name| Some(*name) == page);
+    let level = |(nth, name): (usize, &&str)| {
+        let low_bit = 48 - 9 * u32::try_from(nth).expect("small");
+        let role = match ends {
+            None => EntryRole::NotKnown,
+            Some(end) if nth < end => EntryRole::Table,
+            Some(end) if nth == end => EntryRole::Page,
+            Some(_) => EntryRole::Beyond,
+        };
+        level(name, low_bit, address >> low_bit & 511, role)
+    };
+    let view = AddressView {
+        address: VirtualAddress(address),
+        half: AddressHalf::User,
+        levels: names.iter().enumerate().map(level).collect(),
+        page_offset_bytes: Bytes(0x123),
+        memory: None,
+    };
+    let mut report = report(vec![view]);
+    (report.layout.address_bits, report.layout.user_bits) = (57, 56);
+    report
+}
+
+#[test]
+fn five_levels_are_drawn_in_80_columns() {
+    let style = TerminalStyle { unicode: false, ..PLAIN };
+    let text = render(&deep(None), &style);
+    check("address-deep.txt", &text);
+    assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn the_offset_has_the_bits_that_the_walk_leaves() {
+    let offset = |page| {
+        let text = render(&deep(Some(page)), &PLAIN);
+        let row = text.lines().find(|line| line.trim_start().starts_with("offset"));
+        let words: Vec<String> =
+            row.expect("a row").split_whitespace().take(3).map(str::to_owned).collect();
+        assert!(text.lines().all(|line| cells(line) <= 80), "{text}");
+        (words[1].clone(), words[2].parse::<u64>().expect("decimal"), text)
+    };
+    let (bits, value, text) = offset("PTE");
+    assert_eq!((bits.as_str(), value), ("11-0", 0x123));
+    assert!(text.contains("4 KiB page") && text.contains("+0x123"), "{text}");
+    let (bits, value, text) = offset("PMD");
+    assert_eq!((bits.as_str(), value), ("20-0", 0xe_f123));
+    assert!(text.contains("2 MiB page") && !text.contains("PTE"), "{text}");
+    let (bits, value, text) = offset("PUD");
+    assert_eq!((bits.as_str(), value), ("29-0", 0x1dee_f123));
+    assert!(text.contains("1 GiB page") && !text.contains("PMD"), "{text}");
+    assert!(text.contains(&format!("{:030b}", 0x1dee_f123)), "{text}");
+}
+
+#[test]
+fn without_room_for_the_drawing_the_rows_have_the_bits() {
+    let text = render(&deep(Some("PTE")), &TerminalStyle { width: 71, ..PLAIN });
+    assert!(text.contains("in binary") && text.contains("000100100011"), "{text}");
+    assert!(!text.contains("CR3"), "{text}");
+    let drawn = render(&deep(Some("PTE")), &TerminalStyle { width: 72, ..PLAIN });
+    assert!(drawn.contains("CR3") && !drawn.contains("in binary"), "{drawn}");
 }
 
 #[test]
