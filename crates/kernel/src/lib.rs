@@ -66,6 +66,7 @@ pub mod tlb;
 pub mod tool_program;
 pub mod topology;
 pub mod trusted_path;
+pub mod tsc_x86_64;
 pub mod userfault;
 pub mod worker;
 

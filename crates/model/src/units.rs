@@ -202,6 +202,23 @@ impl std::str::FromStr for Nanos {
     }
 }
 
+/// The rate of a time-stamp counter: the cycles that it counts in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TscRate {
+    pub cycles: u64,
+    pub time: Nanos,
+}
+
+impl TscRate {
+    /// Cycles in `time` at this rate, rounded.
+    #[must_use]
+    pub fn cycles_in(self, time: Nanos) -> u64 {
+        let per = u128::from(self.time.0).max(1);
+        let cycles = (u128::from(time.0) * u128::from(self.cycles) + per / 2) / per;
+        u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+}
+
 /// The size of a page, always a power of two.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -273,6 +290,17 @@ mod tests {
     fn no_time_is_a_thousand_of_its_unit() {
         let shown = [999_949, 999_999, 999_949_999, 999_999_999].map(|ns| Nanos(ns).to_string());
         assert_eq!(shown, ["999.9 us", "1.0 ms", "999.9 ms", "1.00 s"]);
+    }
+
+    #[test]
+    fn cycles_by_a_rate() {
+        // 2.45 GHz, measured over 2 s.
+        let rate = TscRate { cycles: 4_900_000_000, time: Nanos::secs(2) };
+        assert_eq!([0, 1, 2, 1000].map(|ns| rate.cycles_in(Nanos(ns))), [0, 2, 5, 2450]);
+        let ten_years = Nanos::secs(315_360_000);
+        assert_eq!(rate.cycles_in(ten_years), 772_632_000_000_000_000);
+        let nothing = TscRate { cycles: 7, time: Nanos(0) };
+        assert_eq!(nothing.cycles_in(Nanos(0)), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 Examples:
   pagewise faults -- git status
   pagewise faults --all -- true                  each fault, in order
-  pagewise faults --format pagein -- ls | head
+  pagewise faults --format pagein --clock tsc -- ls | head
   pagewise faults --format html -- ./app > app.html     a picture of its pages
   pagewise faults --format firefox -- ./app > app.json  for profiler.firefox.com
   pagewise faults --stacks dwarf --format folded-ns -- ./app > app.folded
@@ -64,6 +64,9 @@ pub(crate) struct FaultsArgs {
     /// Print every fault in this form
     #[arg(long, value_parser = values(FORMS), value_name = "FORM")]
     pub(crate) format: Option<FaultListForm>,
+    /// Clock of the times in a list (--all, --format pagein, json)
+    #[arg(long, value_enum, value_name = "CLOCK", default_value = "monotonic")]
+    pub(crate) clock: FaultClock,
     /// User stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
     stacks: StackChoice,
@@ -135,7 +138,7 @@ pub(crate) struct FaultsArgs {
 /// The form of the list.
 const FORMS: &[(FaultListForm, &str)] = &[
     (FaultListForm::Table, "All fields in columns"),
-    (FaultListForm::Pagein, "The columns of pagein: number, page, code or data, ns, instruction"),
+    (FaultListForm::Pagein, "The columns of pagein: number, page, code or data, time, instruction"),
     (FaultListForm::Json, "JSON Lines"),
     (FaultListForm::Folded, "Folded stacks weighted by count, for flame graphs"),
     (FaultListForm::FoldedNs, "Folded stacks weighted by nanoseconds"),
@@ -149,6 +152,15 @@ const FORMS: &[(FaultListForm, &str)] = &[
         "An HTML page with a picture: one cell for each page, by the time of its first touch",
     ),
 ];
+
+/// Clock of the times in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FaultClock {
+    /// Nanoseconds of CLOCK_MONOTONIC; the table shows microseconds
+    Monotonic,
+    /// Cycles of the time-stamp counter of x86
+    Tsc,
+}
 
 /// User stacks to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -38,7 +38,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use choose::ChooseArgs;
 pub(crate) use compare::{CompareArgs, HistoryArgs};
 pub(crate) use experiment::{ExperimentArgs, LockWaitArgs};
-pub(crate) use faults::FaultsArgs;
+pub(crate) use faults::{FaultClock, FaultsArgs};
 pub(crate) use files::{HtmlArgs, SaveArgs};
 pub(crate) use fleet::{FleetArgs, FleetCommand, FleetScriptArgs, MergeArgs};
 pub(crate) use links::LinksArgs;

@@ -3,6 +3,7 @@
 
 mod account;
 mod callers;
+mod clock;
 mod containers;
 mod killed;
 mod kinds;

@@ -12,6 +12,7 @@ use crate::profile_export::from_tables;
 use crate::profile_export::tables::{OF_FAULTS, ProfileFrame, ProfileTables};
 use pagewise_model::fault::{FaultNames, FaultSite, PageFault};
 use pagewise_model::run::SavedRun;
+use pagewise_model::units::TscRate;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -41,6 +42,14 @@ pub enum FaultListForm {
     Otlp,
     /// A page with a picture of the pages.
     Html,
+}
+
+impl FaultListForm {
+    /// True if the form can show times in cycles of the time-stamp counter.
+    #[must_use]
+    pub const fn has_cycles(self) -> bool {
+        matches!(self, Self::Table | Self::Pagein | Self::Json)
+    }
 }
 
 /// A list under construction.
@@ -77,6 +86,13 @@ impl FaultExport {
             },
             FaultListForm::Html => FaultExportKind::Html(TouchedMappings::default()),
         })
+    }
+
+    /// Shows times in cycles of a counter of this rate from now on, if the form has cycles.
+    pub fn count_cycles(&mut self, rate: TscRate) {
+        if let FaultExportKind::Lines(list) = &mut self.0 {
+            list.count_cycles(rate);
+        }
     }
 
     /// Takes the next faults. Returns the text that can already be printed.

@@ -2,16 +2,17 @@
 //!
 //! `pagein` has the columns of the tool of that name ("What every programmer should know about memory",
 //! figure 7.8): number, page, code or data, time since the first fault, instruction and its position. The
-//! position is a source line if known, else a file. The original shows time in cycles; here it is in
-//! nanoseconds. `table` has all fields. `json` is JSON Lines. `perf` matches the output of `perf script`,
-//! which other tools read. Lines are never cut or wrapped.
+//! position is a source line if known, else a file. Time is in nanoseconds, or on request in cycles of the
+//! time-stamp counter, as in the original. `table` has all fields. `json` is JSON Lines. `perf` matches the output
+//! of `perf script`, which other tools read. Lines are never cut or wrapped.
 
 use super::{callers, site_line, source_line};
 use crate::escape::escape;
-use pagewise_model::Fact;
 use pagewise_model::fault::{
     AccessKind, FaultLabel, FaultNames, FaultOutcome, FaultPlace, FaultSite, MappingKind, PageFault,
 };
+use pagewise_model::units::TscRate;
+use pagewise_model::{Fact, Nanos};
 use serde_json::json;
 
 /// The form of a list of lines.
@@ -33,26 +34,37 @@ pub(super) struct FaultList {
     format: FaultLineFormat,
     has_latency: bool,
     has_begun: bool,
+    /// Turns times into cycles; `None` for times as they are.
+    rate: Option<TscRate>,
 }
 
-const TITLES: [&str; 3] = [
-    "   order      since us ",
-    "   latency us ",
+/// Titles of the times in a table, in microseconds and in cycles.
+const TIMES: [[&str; 2]; 2] =
+    [["     since us ", "   latency us "], [" since cycles ", "latency cycles"]];
+const TITLES: [&str; 2] = [
+    "   order ",
     "    tid what    why        served page           mapping <- instruction, labels\n",
 ];
 
 impl FaultList {
     /// An empty list; without a column for latencies if none were recorded.
     pub(super) const fn new(format: FaultLineFormat, has_latency: bool) -> Self {
-        Self { format, has_latency, has_begun: false }
+        Self { format, has_latency, has_begun: false, rate: None }
+    }
+
+    /// Shows times in cycles of a counter of this rate from now on.
+    pub(super) const fn count_cycles(&mut self, rate: TscRate) {
+        self.rate = Some(rate);
     }
 
     /// The lines of the next faults.
     pub(super) fn lines(&mut self, names: &FaultNames, faults: &[PageFault]) -> String {
         let mut out = String::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.format == FaultLineFormat::Table {
-            let [order, latency, rest] = TITLES;
+            let [order, rest] = TITLES;
+            let [since, latency] = TIMES[usize::from(self.rate.is_some())];
             out.push_str(order);
+            out.push_str(since);
             out.push_str(if self.has_latency { latency } else { "" });
             out.push_str(rest);
         }
@@ -60,9 +72,9 @@ impl FaultList {
             let place = names.place(fault);
             let site = names.site(fault);
             out.push_str(&match self.format {
-                FaultLineFormat::Table => table(fault, place, site, self.has_latency),
-                FaultLineFormat::Pagein => pagein(fault, place, site),
-                FaultLineFormat::Json => json_line(fault, place, site, names),
+                FaultLineFormat::Table => table(fault, place, site, self),
+                FaultLineFormat::Pagein => pagein(fault, place, site, self.rate),
+                FaultLineFormat::Json => json_line(fault, place, site, names, self.rate),
                 FaultLineFormat::Perf => perf(fault, site, names),
             });
             out.push('\n');
@@ -79,18 +91,20 @@ fn table(
     fault: &PageFault,
     place: Option<&FaultPlace>,
     site: Option<&FaultSite>,
-    has_latency: bool,
+    list: &FaultList,
 ) -> String {
-    let latency = match (has_latency, &fault.latency_ns) {
+    let time =
+        |ns: Nanos| list.rate.map_or_else(|| micros(ns.0), |rate| rate.cycles_in(ns).to_string());
+    let latency = match (list.has_latency, &fault.latency_ns) {
         (false, _) => String::new(),
-        (true, Fact::Known(ns)) => format!("{:>13} ", micros(ns.0)),
+        (true, Fact::Known(ns)) => format!("{:>13} ", time(*ns)),
         (true, Fact::Missing(_)) => format!("{:>13} ", "-"),
     };
     let labels: String = fault.labels.iter().map(|l| format!(" {}", l.into_str())).collect();
     format!(
         "{:8} {:>13} {latency}{:7} {:7} {:10} {:6} {:#014x} {} {} <- {}{labels}",
         fault.order,
-        micros(fault.since_first_ns.0),
+        time(fault.since_first_ns),
         fault.tid,
         fault.access.into_str(),
         fault.cause.into_str(),
@@ -116,7 +130,12 @@ fn instruction(fault: &PageFault, site: Option<&FaultSite>) -> String {
     format!("{:#x} {}", fault.ip_address, escape(&name))
 }
 
-fn pagein(fault: &PageFault, place: Option<&FaultPlace>, site: Option<&FaultSite>) -> String {
+fn pagein(
+    fault: &PageFault,
+    place: Option<&FaultPlace>,
+    site: Option<&FaultSite>,
+    rate: Option<TscRate>,
+) -> String {
     let is_code = fault.access == AccessKind::Execute
         || place.is_some_and(|place| place.kind == MappingKind::Code);
     let kind = if is_code { 'C' } else { 'D' };
@@ -131,9 +150,10 @@ fn pagein(fault: &PageFault, place: Option<&FaultPlace>, site: Option<&FaultSite
         (None, None) if path.is_empty() => "(within no file)".to_owned(),
         (None, None) => format!("(within {})", escape(path)),
     };
+    let since = rate.map_or(fault.since_first_ns.0, |rate| rate.cycles_in(fault.since_first_ns));
     format!(
-        "{:4} 0x{:>12X} {kind} {:12} 0x{:X}: {within}",
-        fault.order, fault.page_address, fault.since_first_ns.0, fault.ip_address,
+        "{:4} 0x{:>12X} {kind} {since:12} 0x{:X}: {within}",
+        fault.order, fault.page_address, fault.ip_address,
     )
 }
 
@@ -142,9 +162,10 @@ fn json_line(
     place: Option<&FaultPlace>,
     site: Option<&FaultSite>,
     names: &FaultNames,
+    rate: Option<TscRate>,
 ) -> String {
     let source = site.and_then(|site| site.source.as_ref());
-    let line = json!({
+    let mut line = json!({
         "order": fault.order,
         "since_first_ns": fault.since_first_ns,
         "latency_ns": fault.latency_ns.known(),
@@ -170,6 +191,9 @@ fn json_line(
         "inlined": site.map(|site| &site.inlined),
         "callers": super::caller_names(names, fault),
     });
+    if let Some(rate) = rate {
+        line["since_first_cycles"] = json!(rate.cycles_in(fault.since_first_ns));
+    }
     line.to_string()
 }
 

@@ -7,6 +7,7 @@ use pagewise_model::fault::{
     StackEnd,
 };
 use pagewise_model::run::RunKind;
+use pagewise_model::units::TscRate;
 
 fn names() -> FaultNames {
     let place = |kind, path: &str| FaultPlace { kind, path: path.into() };
@@ -56,6 +57,33 @@ fn pagein_has_the_columns_of_the_figure() {
     let want = "   0 0x7F0000001000 C            0 0x7F0000001080: _dl_start (in /lib/ld.so)\n   \
                 1 0x7F0000001000 D         1500 0x7F0000001080: (within no file)\n";
     assert_eq!(lines, want);
+}
+
+#[test]
+fn times_in_cycles_of_the_counter() {
+    // 3 cycles a nanosecond.
+    let rate = TscRate { cycles: 3000, time: Nanos(1000) };
+    let lines = |format| {
+        let mut list = FaultList::new(format, true);
+        list.count_cycles(rate);
+        list.lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)])
+    };
+    let pagein = lines(FaultLineFormat::Pagein);
+    assert!(pagein.contains(" D         4500 0x7F0000001080: (within no file)\n"), "{pagein}");
+    let table = lines(FaultLineFormat::Table);
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows[0].starts_with("   order  since cycles latency cycles    tid what "), "{table}");
+    assert!(rows[2].starts_with("       1          4500          4200       8 write "), "{table}");
+    let json: Vec<serde_json::Value> = lines(FaultLineFormat::Json)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (&json[1]["since_first_cycles"], &json[1]["since_first_ns"]),
+        (&4500.into(), &1500.into())
+    );
+    let plain = FaultList::new(FaultLineFormat::Json, true).lines(&names(), &[fault(0, 0, 0)]);
+    assert!(!plain.contains("cycles"), "{plain}");
 }
 
 /// As [`names`], with a source line for the first instruction.

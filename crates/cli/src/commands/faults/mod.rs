@@ -6,13 +6,13 @@ pub(super) mod running;
 
 use super::experiment::{self, environment, identity, keep};
 use super::helper;
-use crate::args::{FaultsArgs, HelperRole};
+use crate::args::{FaultClock, FaultsArgs, HelperRole};
 use crate::failure::{CommandFailure, UNFIT};
 use crate::terminal;
 use invocation::FaultInvocation;
 use outputs::FaultOutputs;
 use pagewise_judge::faults::budget;
-use pagewise_kernel::clock;
+use pagewise_kernel::{clock, tsc_x86_64 as tsc};
 use pagewise_model::Nanos;
 use pagewise_model::body::RunBody;
 use pagewise_model::fault::{FaultBudgets, FaultRecordingOptions, FaultReport};
@@ -34,6 +34,7 @@ const BROKEN: u8 = 1;
 /// Runs the program once and records its page faults. Its standard streams stay unchanged, except for lists.
 pub(super) fn run(args: &FaultsArgs) -> Result<ExitCode, CommandFailure> {
     refuse_times(args)?;
+    refuse_clock(args)?;
     let FaultInvocation { command, budgets } = FaultInvocation::from_args(args)?;
     if let Some(pid) = args.pid {
         return running::run(args, pid, &budgets);
@@ -106,6 +107,21 @@ fn refuse_times(args: &FaultsArgs) -> Result<(), CommandFailure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a clock that the list does not show, or that does not keep time here.
+fn refuse_clock(args: &FaultsArgs) -> Result<(), CommandFailure> {
+    if args.clock == FaultClock::Monotonic {
+        return Ok(());
+    }
+    if !args.list().is_some_and(FaultListForm::has_cycles) {
+        return Err(CommandFailure::usage("--clock tsc is for faults in lines")
+            .with_help("add --all, --format pagein or --format json"));
+    }
+    tsc::unsteady().map_or(Ok(()), |why| {
+        let text = format!("the time-stamp counter keeps no time on this machine: {why}");
+        Err(CommandFailure::usage(text).with_help("leave out --clock tsc for nanoseconds"))
+    })
 }
 
 /// Saves and shows the recording since `start`. Returns the failure that its budgets cause.

@@ -1,10 +1,11 @@
 //! Processes the list of faults as it arrives: prints it, or collects a working set from it.
 
 use super::report_run;
-use crate::args::FaultsArgs;
+use crate::args::{FaultClock, FaultsArgs};
 use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_judge::faults::working_set::FirstTouches;
+use pagewise_kernel::tsc_x86_64::TscReading;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::fault::{FaultNames, PageFault, WorkingSetRange};
 use pagewise_model::run::SavedRun;
@@ -53,6 +54,8 @@ impl FaultOutputs {
 /// Prints the list part by part; prints nothing if no list was requested.
 struct FaultPrinter {
     list: Option<FaultExport>,
+    /// The counter before the recording, if times are wanted in its cycles. The list begins after the recording.
+    begun: Option<TscReading>,
     /// After the first failure, nothing more is printed.
     outcome: Result<(), CommandFailure>,
 }
@@ -60,10 +63,14 @@ struct FaultPrinter {
 impl FaultPrinter {
     fn new(args: &FaultsArgs) -> Self {
         let export = |format: FaultListForm| FaultExport::new(format, args.latency());
-        Self { list: args.list().map(export), outcome: Ok(()) }
+        let begun = (args.clock == FaultClock::Tsc).then(TscReading::now);
+        Self { list: args.list().map(export), begun, outcome: Ok(()) }
     }
 
     fn take(&mut self, names: &FaultNames, faults: &[PageFault]) {
+        if let (Some(list), Some(begun)) = (&mut self.list, self.begun.take()) {
+            list.count_cycles(begun.rate_until_now());
+        }
         let text = self.list.as_mut().map_or_else(String::new, |list| list.take(names, faults));
         self.print(text.as_bytes());
     }
