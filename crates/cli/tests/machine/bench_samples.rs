@@ -14,6 +14,9 @@ fn samples_show_both_ends_of_a_rung() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = SavedRun::from_json(&output.stdout).unwrap();
+    let accounting = "pressure-stall accounting is on: it takes part of each wake-up (boot with psi=0)";
+    let is_on = std::fs::read("/proc/pressure/cpu").is_ok();
+    assert_eq!(run.warnings.iter().any(|warning| warning == accounting), is_on, "{run:?}");
     let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
     let judgement = ladder.judgement.unwrap();
     let Some(samples) = judgement.accounts[0].samples.known() else {
@@ -29,4 +32,7 @@ fn samples_show_both_ends_of_a_rung() {
     let (writer, reader) = (seen("pipe_write"), seen("pipe_read"));
     assert!(writer > reader / 5 && reader > writer / 5, "{writer} {reader} {samples:?}");
     assert_eq!(seen("do_wait"), 0, "{samples:?}");
+    let published = &judgement.accounts[0].published;
+    let shares: Vec<_> = published.iter().map(|line| (line.work.into_str(), line.share)).collect();
+    assert!(matches!(shares[..], [("copies", copied), ("page allocation", _)] if copied > 0.0), "{shares:?}");
 }

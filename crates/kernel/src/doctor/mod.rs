@@ -20,6 +20,7 @@ mod process;
 mod spoilers;
 
 pub use answer::{answer_from, answer_of};
+pub use spoilers::pressure_accounting;
 
 use pagewise_model::capability::DoctorReport;
 

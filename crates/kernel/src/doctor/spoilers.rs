@@ -31,6 +31,7 @@ pub(super) fn collect(
         meminfo::read().ok().and_then(swap),
         memory_pressure.as_ref().ok().and_then(under_pressure),
         pressure_unseen(&memory_pressure),
+        pressure_accounting(),
         governor(),
         turbo(),
         busy_neighbours(crowd::others_share(WATCH), machine.cpus.len()),
@@ -106,7 +107,21 @@ fn under_pressure(pressure: &ResourcePressure) -> Option<MeasurementSpoiler> {
 
 fn pressure_unseen(read: &Result<ResourcePressure, SysError>) -> Option<MeasurementSpoiler> {
     read.as_ref().err()?;
-    spoiler("this kernel does not account memory pressure", "boot with psi=1")
+    spoiler(
+        "this kernel does not account memory pressure",
+        "boot with psi=1, unless profiles of wake-ups matter more",
+    )
+}
+
+/// That this kernel accounts the time that tasks wait (PSI), if it does.
+#[must_use]
+pub fn pressure_accounting() -> Option<MeasurementSpoiler> {
+    accounted(&pressure::read(PressureResource::Cpu))
+}
+
+fn accounted(read: &Result<ResourcePressure, SysError>) -> Option<MeasurementSpoiler> {
+    read.as_ref().ok()?;
+    spoiler("pressure-stall accounting is on: it takes part of each wake-up", "boot with psi=0")
 }
 
 fn governor() -> Option<MeasurementSpoiler> {
@@ -261,7 +276,8 @@ mod tests {
         assert!(under_pressure(&waiting).unwrap().what.contains("20%"));
         assert!(pressure_unseen(&Ok(waiting)).is_none());
         let refused = Err(SysError::new("read", "x", rustix::io::Errno::OPNOTSUPP));
-        assert!(pressure_unseen(&refused).is_some());
+        assert!(pressure_unseen(&refused).is_some() && accounted(&refused).is_none());
+        assert_eq!(accounted(&Ok(waiting)).unwrap().remedy, "boot with psi=0");
     }
 
     #[test]

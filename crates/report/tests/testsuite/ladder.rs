@@ -80,6 +80,7 @@ fn hostile() -> PipeBenchReport {
     let judgement = ladder.judgement.as_mut().unwrap();
     judgement.accounts[1].disagreements = vec![HOSTILE.into()];
     judgement.accounts[1].parts[0].evidence = HOSTILE.into();
+    judgement.accounts[1].published[0].function = HOSTILE.into();
     if let Fact::Known(samples) = &mut judgement.accounts[1].samples {
         samples.stacks[0].symbols = vec![HOSTILE.into(); 1000];
     }

@@ -6,7 +6,7 @@ use crate::args::{HelperRole, PipeBenchArgs};
 use crate::commands::helper;
 use crate::failure::CommandFailure;
 use pagewise_judge::bench::pipe::PipeContext;
-use pagewise_kernel::{page_size, topology};
+use pagewise_kernel::{doctor, page_size, topology};
 use pagewise_measure::bench::pipe::{self, PipePlan};
 use pagewise_measure::{BenchCost, BenchProgress, CalibrationOptions};
 use pagewise_model::bench::pipe::{PipeBenchReport, PipeConsumption, PipePoint, ReferencePrices};
@@ -38,6 +38,11 @@ pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
     let cost = plan.cost().map_err(|error| CommandFailure::usage(error.to_string()))?;
     let mut session = start.begin()?;
     session.announce(&announcement(&plan, &cost, args.no_prices));
+    if let Some(spoiler) = args.samples.then(doctor::pressure_accounting).flatten() {
+        let text = format!("{} ({})", spoiler.what, spoiler.remedy);
+        session.announce(&text);
+        session.run.warnings.push(text);
+    }
     let (control, run) = (&session.control, &mut session.run);
     let reference = if args.no_prices {
         ReferencePrices::missing("not requested")

@@ -126,6 +126,7 @@ pub(super) fn account(
         not_priced: bill.not_priced,
         samples: Fact::missing("no kernel samples of this point"),
         disagreements: Vec::new(),
+        published: Vec::new(),
     })
 }
 

@@ -19,7 +19,7 @@ use pagewise_model::bench::pipe::{
 use pagewise_model::bench::{BenchClaim, ClaimEvidence, ClaimFigure};
 
 /// A published rung: its figure and how it is recognised.
-struct PublishedRung {
+pub(super) struct PublishedRung {
     name: &'static str,
     gib_per_s: f64,
     writer: RungWriter,
@@ -39,7 +39,7 @@ const fn published(
     PublishedRung { name, gib_per_s, writer, reader, pages, wait }
 }
 
-const PUBLISHED: [PublishedRung; 5] = [
+pub(super) const PUBLISHED: [PublishedRung; 5] = [
     published(
         "write/read",
         3.7,
@@ -106,7 +106,10 @@ pub fn claims(ladder: &PipeBenchReport) -> Vec<BenchClaim> {
 }
 
 /// The measured point for a published rung. If there are several, the one nearest to its settings.
-fn find<'a>(ladder: &'a PipeBenchReport, rung: &PublishedRung) -> Option<&'a PipePoint> {
+pub(super) fn find<'a>(
+    ladder: &'a PipeBenchReport,
+    rung: &PublishedRung,
+) -> Option<&'a PipePoint> {
     let same = |point: &&PipePoint| {
         let r = &point.rung;
         point.consumption == PipeConsumption::Untouched

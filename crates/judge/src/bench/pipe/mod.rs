@@ -41,6 +41,7 @@ use prices::UnitPrices;
 mod account;
 mod claims;
 mod prices;
+mod profile;
 mod sizes;
 
 /// A way that is faster by less than this is not advised.
@@ -69,7 +70,7 @@ pub fn judge(ladder: &PipeBenchReport, known: &PipeContext<'_>) -> PipeJudgement
     let accounts: Vec<_> = measured
         .filter_map(|(at, point)| {
             let account = account::account(at, point, &prices, known.base_page)?;
-            Some(set_beside(account, point, known.samples))
+            Some(set_beside(ladder, account, point, known.samples))
         })
         .collect();
     let steps = if ladder.sweep { Vec::new() } else { steps(ladder, &accounts) };
@@ -295,6 +296,7 @@ const COMPARED: &[(&str, &[PipeWork], &[KernelActivity])] = &[
 
 /// `account` with the samples of its point, and where they contradict it.
 fn set_beside(
+    ladder: &PipeBenchReport,
     mut account: PipeTimeAccount,
     point: &PipePoint,
     samples: &[(usize, CpuSamples)],
@@ -305,6 +307,7 @@ fn set_beside(
     if let Some(counts) = PipeCounts::from_point(point).filter(|_| samples.total() > 0) {
         account.disagreements = disagreements(&account, point, &counts, samples);
     }
+    account.published = profile::beside(ladder, point, samples);
     account.samples = Fact::Known(samples.clone());
     account
 }

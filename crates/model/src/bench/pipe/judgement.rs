@@ -81,6 +81,17 @@ pub struct PipeWorkPart {
     pub evidence: String,
 }
 
+/// A line of a published profile of a rung, beside that of this machine. Both are shares (0..1) of all samples
+/// of both ends, in one function of the producer's calls with all that it calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedShare {
+    pub work: PipeWork,
+    /// The function, by its name in the published profile.
+    pub function: String,
+    pub published_share: f64,
+    pub share: f64,
+}
+
 /// The parts of the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PipeTimeAccount {
@@ -98,6 +109,9 @@ pub struct PipeTimeAccount {
     pub samples: Fact<CpuSamples>,
     /// Kinds for which prices and samples differ by more than a fifth, one sentence each.
     pub disagreements: Vec<String>,
+    /// The lines of the published profile of this rung; empty without samples, or if none was published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedShare>,
 }
 
 impl PipeTimeAccount {

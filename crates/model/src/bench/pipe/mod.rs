@@ -16,7 +16,7 @@ mod sample;
 
 pub use judgement::{
     CrossCorePrices, PipeJudgement, PipeRatio, PipeSizeAdvice, PipeTimeAccount, PipeWork,
-    PipeWorkBasis, PipeWorkPart, PointSpeed, ReferencePrices, RungStep,
+    PipeWorkBasis, PipeWorkPart, PointSpeed, PublishedShare, ReferencePrices, RungStep,
 };
 pub use rung::{CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungWait, RungWriter};
 pub use sample::{PipeEndUsage, PipeSample};

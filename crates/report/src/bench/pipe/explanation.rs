@@ -5,7 +5,7 @@
 
 use super::calls::CallTree;
 use super::{consumption_label, picture};
-use crate::number::{UNKNOWN, percent, three_digits, whole_size};
+use crate::number::{UNKNOWN, counted, percent, three_digits, whole_size};
 use crate::page::ReportDocument;
 use crate::style::TextTone;
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
@@ -13,6 +13,7 @@ use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipeJudgement, PipeRatio, PipeTimeAccount, PointSpeed,
     RungStep,
 };
+use pagewise_model::look::CpuSamples;
 use pagewise_model::{Fact, Nanos};
 
 /// Least share of a step's largest change for a part to be shown alone.
@@ -34,6 +35,7 @@ pub(super) fn explanation(ladder: &PipeBenchReport, judgement: &PipeJudgement) -
     for step in shown {
         page.append(one(ladder, judgement, step));
     }
+    page.section(profiles(ladder, judgement));
     for consumption in PipeConsumption::ALL {
         picture::accounts(ladder, judgement, consumption)
             .into_iter()
@@ -41,6 +43,37 @@ pub(super) fn explanation(ladder: &PipeBenchReport, judgement: &PipeJudgement) -
     }
     for step in &judgement.steps {
         page.append(details(ladder, judgement, step));
+    }
+    page
+}
+
+/// The profile that the study published of a rung, beside this machine's; empty without samples of such a rung.
+fn profiles(ladder: &PipeBenchReport, judgement: &PipeJudgement) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    let mut table = ReportTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+        ("published", ColumnAlignment::Right),
+        ("here", ColumnAlignment::Right),
+        ("", ColumnAlignment::Name),
+    ]);
+    for account in &judgement.accounts {
+        let samples = account.samples.known().map_or(0, CpuSamples::total);
+        let samples = counted(samples, "sample", "samples");
+        let rung = format!("{}, {samples}", picture::rung_name(ladder, account.point));
+        for (at, line) in account.published.iter().enumerate() {
+            table.row(vec![
+                if at == 0 { rung.as_str() } else { "" }.into(),
+                line.work.into_str().into(),
+                percent(line.published_share).into(),
+                TableCell::new(percent(line.share), TextTone::Strong),
+                TableCell::new(line.function.as_str(), TextTone::Faint),
+            ]);
+        }
+    }
+    if !table.is_empty() {
+        page.heading("functions of the producer: share of the samples of both ends");
+        page.append(table);
     }
     page
 }

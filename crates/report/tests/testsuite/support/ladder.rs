@@ -4,7 +4,7 @@ use super::bench_of;
 use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipeEndUsage, PipeJudgement, PipePoint, PipeRatio, PipeRung,
     PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart,
-    PipeYardsticks, PointSpeed, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep,
+    PipeYardsticks, PointSpeed, PublishedShare, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep,
     RungWait, RungWriter,
 };
 use pagewise_model::bench::{BenchClaim, ClaimEvidence};
@@ -113,7 +113,13 @@ fn account(at: usize, per_gib_ns: f64, parts: Vec<PipeWorkPart>) -> PipeTimeAcco
         not_priced: Vec::new(),
         samples: Fact::missing("perf_event_paranoid is 2"),
         disagreements: Vec::new(),
+        published: Vec::new(),
     }
+}
+
+fn published() -> PublishedShare {
+    let function = "__mutex_lock".into();
+    PublishedShare { work: PipeWork::Locks, function, published_share: 0.1657, share: 0.3 }
 }
 
 fn judgement() -> PipeJudgement {
@@ -145,6 +151,7 @@ fn judgement() -> PipeJudgement {
         ],
         ..CpuSamples::default()
     });
+    after.published = vec![published()];
     after.not_priced = vec![PipeWork::Slots];
     after.disagreements =
         vec!["copies: 1.0 ms per GiB by counts and prices, 9 ms by samples".into()];

@@ -257,6 +257,58 @@ fn samples_that_contradict_prices_are_reported() {
 }
 
 #[test]
+fn the_published_profile_stands_beside_samples_of_its_rung() {
+    let stack = |symbols: &[&str], count| KernelStack {
+        symbols: symbols.iter().map(ToString::to_string).collect(),
+        count,
+    };
+    let samples = CpuSamples {
+        user: 10,
+        stacks: vec![
+            stack(&["_copy_from_iter", "copy_page_from_iter", "anon_pipe_write"], 30),
+            stack(&["charge", "__alloc_frozen_pages_noprof", "alloc_pages", "anon_pipe_write"], 20),
+            stack(&["__alloc_pages", "shmem_fault", "asm_exc_page_fault"], 9),
+            stack(&["osq_lock", "__mutex_lock.constprop.0", "splice_to_pipe"], 9),
+            stack(&["osq_lock", "__mutex_lock.constprop.0", "__do_sys_vmsplice"], 7),
+            stack(&["gup_fast", "iov_iter_get_pages2", "__do_sys_vmsplice"], 5),
+            stack(&["schedule", "wait_for_space", "__x64_sys_vmsplice"], 3),
+            stack(&["_raw_spin_lock", "__wake_up", "__x64_sys_vmsplice"], 2),
+        ],
+        rest: 5,
+        ..CpuSamples::default()
+    };
+    let spliced = rung("splice", RungWriter::Vmsplice, RungReader::Splice);
+    let huge = PipeRung { pages: RungPages::Huge, ..spliced.clone() };
+    let read = rung("read", RungWriter::Vmsplice, RungReader::Read);
+    let rungs = [write_read(), spliced, huge, read];
+    let points = rungs.map(|rung| made(rung, 1e9, COUNTS, 0.0)).to_vec();
+    let samples = [0, 1, 2, 3].map(|at| (at, samples.clone()));
+    let known = PipeContext {
+        prices: None,
+        reference: &ReferencePrices::missing("none"),
+        base_page: PageSize::BASE_4K,
+        l2_bytes: &Fact::missing("not known"),
+        samples: &samples,
+    };
+    let judgement = judge(&ladder(points), &known);
+    let lines = judgement.accounts.iter().flat_map(|account| {
+        account
+            .published
+            .iter()
+            .map(|line| (account.point, line.work, line.function.as_str(), line.share))
+    });
+    let want = [
+        (0, PipeWork::Copy, "copy_page_from_iter", 0.3),
+        (0, PipeWork::PageAllocation, "__alloc_pages", 0.2),
+        (1, PipeWork::Pinning, "iov_iter_get_pages", 0.05),
+        (1, PipeWork::Locks, "__mutex_lock", 0.07),
+        (2, PipeWork::Waiting, "wait_for_space", 0.03),
+        (2, PipeWork::Wakeups, "__wake_up_common_lock", 0.02),
+    ];
+    assert_eq!(lines.collect::<Vec<_>>(), want);
+}
+
+#[test]
 fn without_any_price_only_what_the_kernel_accounted_is_explained() {
     let bare = ladder(vec![made(write_read(), write_read_work(), COUNTS, 0.0)]);
     let known = PipeContext {
