@@ -42,14 +42,16 @@ Examples:
   pagewise bench pipe --quick                          the short form, under 20 s
   pagewise bench pipe                                  the whole ladder
   pagewise bench pipe --only P1,P5,frozen-adaptive --repeats 9
+  pagewise bench pipe --only P1,P1-huge,P2,P2-huge,P3,P4,P5 --chart seven.svg
   pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
   pagewise bench pipe --writer vmsplice --reader splice --huge --busy --buffer 1M
 
 Rungs of the published study: P1 write/read, P2 vmsplice/read, P3
-vmsplice/splice, P4 on huge pages, P5 in a busy loop. Other rungs: large-pipe,
-large-pipe-adaptive, vmsplice-out, io-uring, P4-adaptive, P5-reserved, P5-large,
-dropped, seed, frozen, frozen-adaptive, frozen-busy. P2 to P5 reuse the buffers
-that they pass on, which is safe only if the reader copies. They are marked.
+vmsplice/splice, P4 on huge pages, P5 in a busy loop; its chart also has P1-huge
+and P2-huge. Other rungs: large-pipe, large-pipe-adaptive, vmsplice-out,
+io-uring, P4-adaptive, P5-reserved, P5-large, dropped, seed, frozen,
+frozen-adaptive, frozen-busy. P2 to P5 reuse the buffers that they pass on,
+which is safe only if the reader copies. They are marked.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]

@@ -1,5 +1,6 @@
-//! The rungs of the ladder: the five of the published study (P1 to P5, with its settings), then the ways
-//! available to programs today, each next to the way it is compared with.
+//! The rungs of the ladder: the five of the published study (P1 to P5, with its settings), the two others of its
+//! chart (P1 and P2 on huge pages), then the ways available to programs today, each next to the way it is
+//! compared with.
 //!
 //! The study's rungs follow its rule for lent buffers: the pipe holds half a buffer. So once a whole buffer
 //! has been passed, the other one has left the pipe. Our rungs use the largest pipe that an unprivileged user
@@ -42,13 +43,16 @@ fn published() -> Vec<PipeRung> {
         pipe_bytes: half,
         ..PipeRung::plain(name, RungWriter::Vmsplice, reader)
     };
-    let huge = PipeRung { pages: RungPages::Huge, ..lent("P4", RungReader::Splice) };
+    let plain = |name| PipeRung::plain(name, RungWriter::Write, RungReader::Read);
+    let huge = |rung| PipeRung { pages: RungPages::Huge, ..rung };
     vec![
-        PipeRung::plain("P1", RungWriter::Write, RungReader::Read),
+        plain("P1"),
         lent("P2", RungReader::Read),
         lent("P3", RungReader::Splice),
-        huge.clone(),
-        PipeRung { name: "P5".to_owned(), wait: RungWait::Busy, ..huge },
+        huge(lent("P4", RungReader::Splice)),
+        PipeRung { wait: RungWait::Busy, ..huge(lent("P5", RungReader::Splice)) },
+        huge(plain("P1-huge")),
+        huge(lent("P2-huge", RungReader::Read)),
     ]
 }
 
@@ -125,6 +129,30 @@ mod tests {
     fn lent_buffers_keep_the_rule_of_the_study() {
         for rung in ladder().iter().filter(|rung| !rung.is_safe()) {
             assert_eq!(rung.pipe_bytes, pipe_for(rung.writer, rung.buffer_bytes), "{rung:?}");
+        }
+    }
+
+    #[test]
+    fn the_seven_settings_of_the_published_chart_are_there() {
+        let (write, read) = (RungWriter::Write, RungReader::Read);
+        let (vmsplice, splice) = (RungWriter::Vmsplice, RungReader::Splice);
+        let (base, huge) = (RungPages::Base, RungPages::Huge);
+        let (block, busy) = (RungWait::Block, RungWait::Busy);
+        let wanted = [
+            ("P1", write, read, base, block),
+            ("P1-huge", write, read, huge, block),
+            ("P2", vmsplice, read, base, block),
+            ("P2-huge", vmsplice, read, huge, block),
+            ("P3", vmsplice, splice, base, block),
+            ("P4", vmsplice, splice, huge, block),
+            ("P5", vmsplice, splice, huge, busy),
+        ];
+        let ladder = ladder();
+        for (name, writer, reader, pages, wait) in wanted {
+            let pipe_bytes = pipe_for(writer, BUFFER);
+            let plain = PipeRung::plain(name, writer, reader);
+            let rung = PipeRung { pages, wait, pipe_bytes, ..plain };
+            assert!(ladder.contains(&rung), "{rung:?}");
         }
     }
 
