@@ -63,6 +63,7 @@ fn measure(
         repeat_ns: Nanos(0),
         seed: 0,
         sweep: false,
+        compared: None,
     };
     let launcher = HelperLauncher { exe: std::env::current_exe().unwrap(), args: vec![END.into()] };
     let callbacks =

@@ -10,7 +10,7 @@
 mod bench_file;
 mod bench_memory;
 mod bench_pin;
-mod bench_samples;
+mod bench_pipe;
 mod bench_text;
 mod bench_tlb;
 mod cache;

@@ -145,6 +145,13 @@ impl<'a, P> BenchRounds<'a, P> {
         }
     }
 
+    /// Indices below `count` in a new order of pairs of neighbours, each pair in a new order.
+    pub(crate) fn shuffled_pairs(&mut self, count: usize) -> Vec<usize> {
+        let pairs = self.shuffled(count.div_ceil(2));
+        let pair = |at: usize| self.shuffle((2 * at..count.min(2 * at + 2)).collect());
+        pairs.into_iter().flat_map(pair).collect()
+    }
+
     /// Indices below `count` in a new order.
     pub(crate) fn shuffled(&mut self, count: usize) -> Vec<usize> {
         self.shuffle((0..count).collect())
@@ -341,6 +348,16 @@ mod tests {
         let callbacks = BenchCallbacks { shuffle: &mut |_| (), stop: &|| true, show };
         let rounds = BenchRounds::begin(callbacks, &COST, "all");
         assert!(matches!(rounds.check(), Err(PriceError::Interrupted)));
+    }
+
+    #[test]
+    fn the_two_of_a_pair_are_measured_one_after_the_other() {
+        let shuffle = &mut |order: &mut [usize]| order.rotate_left(1);
+        let show = &mut |_: &BenchProgress<'_, u8>| ();
+        let callbacks = BenchCallbacks { shuffle, stop: &|| false, show };
+        let mut rounds = BenchRounds::begin(callbacks, &COST, "all");
+        assert_eq!(rounds.shuffled_pairs(6), [3, 2, 5, 4, 1, 0]);
+        assert_eq!(rounds.shuffled_pairs(3), [2, 1, 0]);
     }
 
     #[test]

@@ -6,11 +6,12 @@ use crate::support::ladder::{bench, ladder, point, rung, sweep};
 use crate::support::{HOSTILE, PLAIN, check};
 use pagewise_model::Fact;
 use pagewise_model::bench::pipe::{
-    PipeBenchReport, PipeConsumption, PipePoint, RungReader, RungWriter,
+    PipeBenchReport, PipeConsumption, PipePoint, PipeRatio, PipeRung, PointSpeed, RungReader,
+    RungSwitch, RungWriter,
 };
 use pagewise_report::bench::pipe::{csv, section, svg};
 use pagewise_report::escape::cells;
-use pagewise_report::{TerminalStyle, render_whole};
+use pagewise_report::{TerminalStyle, render, render_whole};
 use proptest::prelude::*;
 
 fn forms(ladder: PipeBenchReport, caption: &str) -> Forms {
@@ -37,6 +38,41 @@ fn a_sweep_as_text() {
 #[test]
 fn every_repeat_as_csv() {
     usual().check_csv("ladder.csv");
+}
+
+#[test]
+fn a_comparison_shows_every_switch_and_the_ratio_with_its_interval() {
+    let mut pair = ladder();
+    pair.compared = Some(RungSwitch::Untouched);
+    let mut busy = pair.points.swap_remove(3);
+    let mut switched = pair.points.swap_remove(0);
+    (busy.rung.check_huge, busy.rung.lock, busy.rung.gift) = (true, true, true);
+    switched.rung = PipeRung { untouched: true, ..busy.rung.clone() };
+    pair.points = vec![busy, switched];
+    let judgement = pair.judgement.as_mut().unwrap();
+    judgement.steps[0].to = 1;
+    judgement.steps[0].comparison =
+        PipeRatio { ratio: 0.83, interval: Fact::Known((0.80, 0.86)), pace: PointSpeed::Slower };
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (whole, brief) =
+        (words(section(&pair, &PLAIN)), words(render(&bench(pair.clone()), &PLAIN)));
+    let switches = "gift, locked, not touched before, one buffer, huge pages checked";
+    assert!(whole.contains(switches), "{whole}");
+    assert!(
+        brief.contains("pipes with --untouched: faster in 0, slower in 1 of 1 pair"),
+        "{brief}"
+    );
+    for text in [&whole, &brief] {
+        assert!(text.contains("with --untouched and without, GiB/s; ratio"), "{text}");
+        assert!(text.contains("by reference 60.0 1.00 0.83 (0.80-0.86) slower"), "{text}");
+    }
+    let csv = csv(&pair);
+    let ratios = |line: usize| -> Vec<&str> {
+        csv.lines().nth(line).unwrap().split(',').skip(17).take(3).collect()
+    };
+    assert_eq!(ratios(0), ["rate_ratio", "rate_ratio_low", "rate_ratio_high"]);
+    assert_eq!((ratios(1), ratios(4)), (vec![""; 3], vec!["0.8300", "0.8000", "0.8600"]));
+    assert!(csv.lines().nth(4).unwrap().contains(",true,true,true,true,true,"), "{csv}");
 }
 
 #[test]

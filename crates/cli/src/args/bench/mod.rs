@@ -4,7 +4,7 @@ use super::values::{named, values};
 use super::{LockWaitArgs, SaveArgs};
 use clap::{Args, Subcommand};
 use pagewise_model::bench::pipe::{
-    CpuPlacement, PipeConsumption, RungPages, RungReader, RungWait, RungWriter,
+    CpuPlacement, PipeConsumption, RungPages, RungReader, RungSwitch, RungWait, RungWriter,
 };
 use pagewise_model::{Bytes, Nanos};
 use std::path::PathBuf;
@@ -43,6 +43,7 @@ Examples:
   pagewise bench pipe                                  the whole ladder
   pagewise bench pipe --only P1,P5,frozen-adaptive --repeats 9
   pagewise bench pipe --only P1,P1-huge,P2,P2-huge,P3,P4,P5 --chart seven.svg
+  pagewise bench pipe --compare untouched --only P3,P4
   pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
   pagewise bench pipe --writer vmsplice --reader splice --huge --busy --buffer 1M
 
@@ -86,6 +87,10 @@ pub(crate) struct PipeBenchArgs {
     /// Measure a grid of buffer and pipe sizes (for P1, P5 and frozen-busy, unless --only is given)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
+    /// Compare each rung with the same rung with this switch, in pairs of repeats (P1 to P5, unless --only is
+    /// given; untouched and touched; 12 repeats)
+    #[arg(long, value_parser = values(SWITCHES), value_name = "SWITCH", conflicts_with = "sweep")]
+    pub(crate) compare: Option<RungSwitch>,
     /// Sample both processes of each rung that passes bytes by reference, in extra repeats; the calls
     /// behind each explanation are then shown for comparison
     #[arg(long, conflicts_with = "sweep")]
@@ -222,6 +227,17 @@ const WAITS: &[(RungWait, &str)] = &[
     (RungWait::Busy, "Repeat the call"),
     (RungWait::BusyPoll, "Repeat poll(2)"),
     (RungWait::Adaptive, "Spin while the other end is about to act, else sleep"),
+];
+
+/// Switches that can be compared.
+const SWITCHES: &[(RungSwitch, &str)] = &[
+    (RungSwitch::Huge, "Buffers on huge pages"),
+    (RungSwitch::Busy, "Never sleep"),
+    (RungSwitch::Poll, "poll(2) before each call"),
+    (RungSwitch::OneBuffer, "The halves of one buffer instead of two"),
+    (RungSwitch::Gift, "SPLICE_F_GIFT and SPLICE_F_MOVE"),
+    (RungSwitch::Lock, "Buffers locked in memory"),
+    (RungSwitch::Untouched, "Buffers not touched before"),
 ];
 
 /// Where the two processes run.

@@ -29,11 +29,12 @@ pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
     let start = BenchStart::new("pipe", &args.result)?;
     let plan = PipePlan {
         points,
-        repeats: args.repeats.unwrap_or(6),
+        repeats: args.repeats.unwrap_or(if args.compare.is_some() { 12 } else { 6 }),
         bytes: args.bytes,
         repeat_ns: args.time.unwrap_or(if args.quick { QUICK_REPEAT } else { REPEAT }),
         seed: start.seed,
         sweep: args.sweep,
+        compared: args.compare,
     };
     let cost = plan.cost().map_err(|error| CommandFailure::usage(error.to_string()))?;
     let mut session = start.begin()?;
@@ -136,7 +137,7 @@ fn sample(
             continue;
         }
         let points = vec![(point.rung.clone(), point.consumption)];
-        let one = PipePlan { points, repeats: 1, sweep: false, ..plan.clone() };
+        let one = PipePlan { points, repeats: 1, compared: None, ..plan.clone() };
         let sampling = match CpuClockSampler::attach_to_children() {
             Fact::Known(sampling) => sampling,
             Fact::Missing(why) => {

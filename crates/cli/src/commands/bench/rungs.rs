@@ -30,7 +30,18 @@ pub(super) fn points(
     let consumptions = consumptions(args);
     let of =
         |rung: PipeRung| consumptions.iter().map(move |c| (rung.clone(), *c)).collect::<Vec<_>>();
-    Ok(rungs.into_iter().flat_map(of).collect())
+    let points = rungs.into_iter().flat_map(of);
+    let Some(switch) = args.compare else { return Ok(points.collect()) };
+    let pair = |(rung, consumption): (PipeRung, _)| {
+        let switched = rung.switched(switch, consumption)?;
+        Some([(rung, consumption), (switched, consumption)])
+    };
+    let pairs: Vec<_> = points.filter_map(pair).flatten().collect();
+    if pairs.is_empty() {
+        let text = format!("--compare {} makes no difference to these rungs", switch.into_str());
+        return Err(CommandFailure::usage(text).with_help("choose others with --only or --consume"));
+    }
+    Ok(pairs)
 }
 
 fn consumptions(args: &PipeBenchArgs) -> Vec<PipeConsumption> {
@@ -39,7 +50,7 @@ fn consumptions(args: &PipeBenchArgs) -> Vec<PipeConsumption> {
     }
     let usual =
         [PipeConsumption::Untouched, PipeConsumption::Touched, PipeConsumption::ForwardedSocket];
-    usual[..if args.quick { 2 } else { 3 }].to_vec()
+    usual[..if args.quick || args.compare.is_some() { 2 } else { 3 }].to_vec()
 }
 
 fn check_sizes(args: &PipeBenchArgs) -> Result<(), CommandFailure> {
@@ -67,6 +78,8 @@ fn chosen(args: &PipeBenchArgs) -> Result<Vec<PipeRung>, CommandFailure> {
     let mut names = args.only.clone();
     if names.is_empty() && args.sweep {
         names = SWEPT.map(str::to_owned).to_vec();
+    } else if names.is_empty() && args.compare.is_some() {
+        names = QUICK[..5].iter().map(|name| (*name).to_owned()).collect();
     } else if names.is_empty() && args.quick {
         names = QUICK.map(str::to_owned).to_vec();
     }
@@ -170,6 +183,21 @@ mod tests {
         let quick = points_of(&["--quick"]);
         assert_eq!(quick.len(), QUICK.len() * 2);
         assert_eq!(points_of(&["--quick", "--only", "P1", "--consume", "file"]).len(), 1);
+    }
+
+    #[test]
+    fn a_comparison_is_of_pairs_that_differ() {
+        let names = |words: &[&str]| -> Vec<String> {
+            parse(words).unwrap().into_iter().map(|(rung, _)| rung.name).collect()
+        };
+        assert_eq!(
+            names(&["--compare", "one-buffer", "--only", "P1,P4", "--consume", "touched"]),
+            ["P4", "P4+one-buffer"]
+        );
+        // P1 to P3, untouched and touched.
+        assert_eq!(names(&["--compare", "huge"]).len(), 3 * 2 * 2);
+        assert!(parse(&["--compare", "busy", "--only", "P5"]).is_err());
+        assert!(parse(&["--compare", "untouched", "--untouched"]).is_err());
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! chance. Their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats on.
 //! Below six, or if the interval contains 1, the answer is *cannot tell*.
 //!
-//! From rung to rung: a point is compared with the one before it under the same consumption. The changes of
+//! From rung to rung: a point is compared with the one before it under the same consumption, and a switch with
+//! the same rung without it. The changes of
 //! the parts and the unexplained change together are exactly the change of the time.
 //!
 //! Only ways whose buffers no reader can see change are advised, and only if the interval of the ratio shows
@@ -75,7 +76,7 @@ pub fn judge(ladder: &PipeBenchReport, known: &PipeContext<'_>) -> PipeJudgement
         .collect();
     let steps = if ladder.sweep { Vec::new() } else { steps(ladder, &accounts) };
     let advice = if ladder.sweep { sizes::advise(ladder, known.l2_bytes) } else { Vec::new() };
-    let sentences = sentences(ladder);
+    let sentences = if ladder.compared.is_some() { Vec::new() } else { sentences(ladder) };
     PipeJudgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
@@ -108,8 +109,13 @@ pub fn compare(first: &PipePoint, second: &PipePoint) -> Option<PipeRatio> {
     Some(PipeRatio { ratio: figure.estimate, interval: figure.interval, pace })
 }
 
-/// All steps, in the order of the ladder, one consumption after the other.
+/// All steps, in the order of the ladder, one consumption after the other; of a comparison, one for each pair.
 fn steps(ladder: &PipeBenchReport, accounts: &[PipeTimeAccount]) -> Vec<RungStep> {
+    if ladder.compared.is_some() {
+        let of = |at| accounts.iter().find(|account| account.point == at);
+        let pairs = (0..ladder.points.len()).step_by(2);
+        return pairs.filter_map(|at| step(ladder, of(at)?, of(at + 1)?)).collect();
+    }
     PipeConsumption::ALL
         .into_iter()
         .flat_map(|consumption| {

@@ -5,7 +5,7 @@
 //! clock runs from the arrival of the first bytes. One small repeat comes first: it warms up, determines the
 //! size of the others, and finds out what is refused. Then the points are measured in rounds, each in a new
 //! random order from the seed. So a disturbance of some seconds hits one repeat of several points instead of
-//! all repeats of one.
+//! all repeats of one. The two points of a comparison are measured one after the other, in random order.
 //!
 //! Bytes are counted at both ends, and the counts must agree. A consumer that touches the bytes checks each
 //! of them against the sequence that the producer wrote. The page size of a buffer is what `/proc/self/smaps`
@@ -56,7 +56,11 @@ pub fn run(
         lanes.push(session.pilot(point));
     }
     for repeat in 0..plan.repeats {
-        for index in session.rounds.shuffled(lanes.len()) {
+        let order = match plan.compared {
+            Some(_) => session.rounds.shuffled_pairs(lanes.len()),
+            None => session.rounds.shuffled(lanes.len()),
+        };
+        for index in order {
             session.repeat(&mut lanes[index], repeat);
         }
         if !session.rounds.is_over() {
@@ -69,6 +73,7 @@ pub fn run(
         asked_bytes: plan.bytes,
         repeat_ns: plan.bytes.is_none().then_some(plan.repeat_ns),
         sweep: plan.sweep,
+        compared: plan.compared,
         points: lanes.into_iter().map(|lane| lane.point).collect(),
         yardsticks: yardsticks.finish(),
         claims: Vec::new(),

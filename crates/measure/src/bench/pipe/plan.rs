@@ -3,7 +3,7 @@
 use crate::bench::frame::BenchCost;
 use crate::error::PriceError;
 use pagewise_kernel::{affinity, limits, page_size, topology};
-use pagewise_model::bench::pipe::{CpuPlacement, PipeConsumption, PipeRung};
+use pagewise_model::bench::pipe::{CpuPlacement, PipeConsumption, PipeRung, RungSwitch};
 use pagewise_model::{Bytes, Nanos};
 
 /// Bytes of the small repeat that goes before.
@@ -39,6 +39,8 @@ pub struct PipePlan {
     pub seed: u64,
     /// The points are a grid over sizes.
     pub sweep: bool,
+    /// The points are pairs, without and with this switch.
+    pub compared: Option<RungSwitch>,
 }
 
 impl PipePlan {

@@ -18,7 +18,9 @@ pub use judgement::{
     CrossCorePrices, PipeJudgement, PipeRatio, PipeSizeAdvice, PipeTimeAccount, PipeWork,
     PipeWorkBasis, PipeWorkPart, PointSpeed, PublishedShare, ReferencePrices, RungStep,
 };
-pub use rung::{CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungWait, RungWriter};
+pub use rung::{
+    CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungSwitch, RungWait, RungWriter,
+};
 pub use sample::{PipeEndUsage, PipeSample};
 
 pub use crate::bench::{BenchClaim, ClaimAnswer};
@@ -164,6 +166,10 @@ pub struct PipeBenchReport {
     pub repeat_ns: Option<Nanos>,
     /// True if the points are a grid over buffer and pipe sizes and not a ladder (`--sweep`).
     pub sweep: bool,
+    /// The switch that rungs are compared with and without (`--compare`). The points are then pairs: a rung, and
+    /// the same with the switch. The steps compare the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<RungSwitch>,
     /// Every rung under every consumption, in the order of the ladder.
     pub points: Vec<PipePoint>,
     /// Rates of the memory itself.

@@ -124,6 +124,28 @@ pub enum RungBuffers {
     Two,
 }
 
+/// A setting that a rung can be compared with and without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum RungSwitch {
+    /// The buffers are on transparent huge pages.
+    Huge,
+    /// An end repeats its call instead of sleeping in it.
+    Busy,
+    /// An end calls poll(2) before its call.
+    Poll,
+    /// The halves of one buffer are used in turn, instead of two buffers.
+    OneBuffer,
+    /// SPLICE_F_GIFT on one side and SPLICE_F_MOVE on the other.
+    Gift,
+    /// The producer's buffers are locked in memory.
+    Lock,
+    /// The producer's buffers are not touched before they are sent.
+    Untouched,
+}
+
 /// Placement of the two processes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -194,6 +216,40 @@ impl PipeRung {
             pipe_bytes: None,
             placement: CpuPlacement::TwoCores,
         }
+    }
+
+    /// The same rung with `switch`, named `P3+untouched`. None if it already has the switch, or if the switch
+    /// makes no difference to how bytes with this consumption are passed.
+    #[must_use]
+    pub fn switched(&self, switch: RungSwitch, consumption: PipeConsumption) -> Option<Self> {
+        let mut rung = self.clone();
+        let is_vmspliced = self.writer == RungWriter::Vmsplice;
+        let has_memory =
+            is_vmspliced || matches!(self.writer, RungWriter::Write | RungWriter::IoUring);
+        let is_spliced = self.reader_for(consumption) == RungReader::Splice;
+        match (switch, self.wait) {
+            (RungSwitch::Huge, _)
+                if self.pages == RungPages::Base && self.writer != RungWriter::TeeSeed =>
+            {
+                rung.pages = RungPages::Huge;
+            }
+            (RungSwitch::Busy, RungWait::Block) => rung.wait = RungWait::Busy,
+            (RungSwitch::Poll, RungWait::Block) => rung.wait = RungWait::Poll,
+            (RungSwitch::Busy, RungWait::Poll) | (RungSwitch::Poll, RungWait::Busy) => {
+                rung.wait = RungWait::BusyPoll;
+            }
+            (RungSwitch::OneBuffer, _) if is_vmspliced => rung.buffers = RungBuffers::One,
+            (RungSwitch::Gift, _) if is_vmspliced || is_spliced => rung.gift = true,
+            (RungSwitch::Lock, _) if has_memory => rung.lock = true,
+            (RungSwitch::Untouched, _) if has_memory && consumption != PipeConsumption::Touched => {
+                rung.untouched = true;
+            }
+            _ => {}
+        }
+        (rung != *self).then(|| {
+            let name = format!("{}+{}", self.name, switch.into_str());
+            Self { name, ..rung }
+        })
     }
 
     /// True if no reader of any kind can see bytes change after they were passed on.

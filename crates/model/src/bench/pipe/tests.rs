@@ -64,6 +64,7 @@ fn a_ladder_there_and_back_in_keys_with_units() {
         asked_bytes: None,
         repeat_ns: Some(Nanos::millis(200)),
         sweep: false,
+        compared: Some(RungSwitch::OneBuffer),
         points: vec![point()],
         yardsticks: PipeYardsticks {
             memcpy_gib_per_s: Fact::missing("no"),
@@ -86,6 +87,7 @@ fn a_ladder_there_and_back_in_keys_with_units() {
         r#""wall_ns":500000000"#,
         r#""answer":"refuted""#,
         r#""safe":false"#,
+        r#""compared":"one_buffer""#,
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -128,4 +130,33 @@ fn what_is_safe_and_what_is_by_reference() {
     let spliced = rung(RungWriter::Vmsplice, RungReader::Splice);
     assert_eq!(spliced.reader_for(PipeConsumption::Touched), RungReader::Read);
     assert_eq!(spliced.reader_for(PipeConsumption::ForwardedFile), RungReader::Splice);
+}
+
+#[test]
+fn a_switch_is_compared_only_where_it_makes_a_difference() {
+    use PipeConsumption::{Touched, Untouched};
+    let spliced = PipeRung::plain("P3", RungWriter::Vmsplice, RungReader::Splice);
+    let untouched = spliced.switched(RungSwitch::Untouched, Untouched).unwrap();
+    assert!(untouched.untouched && untouched.name == "P3+untouched");
+    assert_eq!(PipeRung { untouched: false, name: "P3".into(), ..untouched.clone() }, spliced);
+    assert_eq!(untouched.switched(RungSwitch::Untouched, Untouched), None);
+    assert_eq!(spliced.switched(RungSwitch::Untouched, Touched), None, "it must be written");
+    let wait = |wait, switch| {
+        PipeRung { wait, ..spliced.clone() }.switched(switch, Touched).map(|rung| rung.wait)
+    };
+    assert_eq!(wait(RungWait::Block, RungSwitch::Busy), Some(RungWait::Busy));
+    assert_eq!(wait(RungWait::Busy, RungSwitch::Poll), Some(RungWait::BusyPoll));
+    assert_eq!(wait(RungWait::Adaptive, RungSwitch::Busy), None);
+    let own = PipeRung { wait: RungWait::Block, ..rung(RungWriter::Write, RungReader::Read) };
+    let base = PipeRung { pages: RungPages::Base, ..own.clone() };
+    assert!(base.switched(RungSwitch::Huge, Touched).is_some());
+    assert_eq!(own.switched(RungSwitch::Huge, Touched), None);
+    let reserved = PipeRung { pages: RungPages::HugeTlb, ..own.clone() };
+    assert_eq!(reserved.switched(RungSwitch::Huge, Touched), None);
+    assert!(own.switched(RungSwitch::Lock, Touched).is_some());
+    assert_eq!(own.switched(RungSwitch::Gift, Touched), None);
+    assert_eq!(own.switched(RungSwitch::OneBuffer, Touched), None);
+    let one = spliced.switched(RungSwitch::OneBuffer, Touched).unwrap();
+    assert_eq!(one.buffers, RungBuffers::One);
+    assert!(spliced.switched(RungSwitch::Gift, Touched).is_some_and(|rung| rung.gift));
 }

@@ -3,6 +3,7 @@
 //! Entries, all pure functions of the saved form:
 //! - [`document`], and as terminal text [`section`]: the table (at least three rows for each rung, because
 //!   the use of the bytes decides what a figure means), yardsticks, claims, explanation, advice;
+//! - with and without a switch (`--compare`): the ratio of each pair with its interval;
 //! - [`csv`]: every repeat, for other tools;
 //! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
 //!   colours.
@@ -11,6 +12,7 @@
 //! above the read rate of one core is marked as implausible. A refused row stays, with the reason.
 
 mod calls;
+mod comparison;
 mod explanation;
 mod picture;
 mod table;
@@ -24,8 +26,8 @@ use crate::number::{counted, range_text, three_digits, whole_size};
 use crate::page::ReportDocument;
 use crate::style::TerminalStyle;
 use pagewise_model::bench::pipe::{
-    PipeBenchReport, PipeConsumption, PipeEndUsage, PipePoint, PipeSample, PipeYardsticks,
-    RungPages,
+    PipeBenchReport, PipeConsumption, PipeEndUsage, PipePoint, PipeRung, PipeSample,
+    PipeYardsticks, RungBuffers, RungPages, RungWriter,
 };
 use pagewise_model::{Fact, Measured};
 
@@ -41,6 +43,7 @@ pub(crate) fn document(ladder: &PipeBenchReport, caption: &str) -> ReportDocumen
     page.figure(svg(ladder, caption));
     page.heading(&title(ladder));
     page.append(table::table(ladder));
+    page.section(comparison::section(ladder));
     page.section(yardstick_section(&ladder.yardsticks));
     let heading = "claims about pipes, and what this machine shows";
     page.section(claims::section(heading, &ladder.claims));
@@ -57,9 +60,13 @@ pub(crate) fn document(ladder: &PipeBenchReport, caption: &str) -> ReportDocumen
 /// The ladder on one screen: the fastest ways beside the first.
 pub(crate) fn short(ladder: &PipeBenchReport, rows: usize) -> BenchSummary<'_> {
     let points = || ladder.points.iter();
+    let usual = "GiB/s by reference, and where the reader looks at each byte";
     BenchSummary {
-        title: "GiB/s by reference, and where the reader looks at each byte".to_owned(),
-        table: table::fastest(ladder, rows),
+        title: comparison::title(ladder).unwrap_or_else(|| usual.to_owned()),
+        table: match ladder.compared {
+            Some(_) => comparison::table(ladder, rows),
+            None => table::fastest(ladder, rows),
+        },
         advice: ladder.judgement.as_ref().map_or(&[], |judgement| &judgement.sentences),
         claims: &ladder.claims,
         figures: points().filter_map(PipePoint::rate).collect(),
@@ -77,19 +84,24 @@ pub(crate) fn protocol(ladder: &PipeBenchReport) -> String {
 }
 
 /// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty field was
-/// not measured. A point without repeats has one line with the reason.
+/// not measured. A point without repeats has one line with the reason. `rate_ratio` is the rate over that of the
+/// same rung without the compared switch, with its 95% interval.
 #[must_use]
 pub fn csv(ladder: &PipeBenchReport) -> String {
-    let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,buffer_bytes,pipe_bytes,\
-                  page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,gib_per_s,\
+    let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,one_buffer,check_huge,\
+                  buffer_bytes,pipe_bytes,page_bytes,consumption,safe,refused,rate_ratio,rate_ratio_low,\
+                  rate_ratio_high,repeat,place,bytes,timed_bytes,wall_ns,gib_per_s,\
                   writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
                   writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_spun_ns,writer_own_ns,\
                   writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,\
                   reader_involuntary_switches,reader_minor_faults,reader_calls,reader_slots,reader_spins,\
                   reader_spun_ns,reader_own_ns,reader_blocks";
-    let point =
-        |point: &PipePoint| (lead(point), point.samples.iter().map(sample_fields).collect());
-    samples(header, ladder.points.iter().map(point))
+    let point = |(at, point): (usize, &PipePoint)| {
+        let mut fields = lead(point);
+        fields.extend(comparison::fields(ladder, at));
+        (fields, point.samples.iter().map(sample_fields).collect())
+    };
+    samples(header, ladder.points.iter().enumerate().map(point))
 }
 
 fn lead(point: &PipePoint) -> Vec<String> {
@@ -109,6 +121,8 @@ fn lead(point: &PipePoint) -> Vec<String> {
         rung.gift.to_string(),
         rung.lock.to_string(),
         rung.untouched.to_string(),
+        has_one_buffer(rung).to_string(),
+        rung.check_huge.to_string(),
         rung.buffer_bytes.0.to_string(),
         point.pipe_bytes.0.to_string(),
         known(point.page_bytes.known().map(|page| page.bytes())),
@@ -153,6 +167,9 @@ fn end_fields(end: &PipeEndUsage) -> impl Iterator<Item = String> {
 
 /// The verdict on all rungs in one sentence.
 pub(crate) fn headline(ladder: &PipeBenchReport) -> String {
+    if let Some(text) = comparison::headline(ladder) {
+        return text;
+    }
     let rated = |point: &PipePoint| Some((point.rate()?.median, point.rung.name.clone()));
     let untouched = ladder.points.iter().filter(|p| p.consumption == PipeConsumption::Untouched);
     match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
@@ -165,7 +182,11 @@ pub(crate) fn headline(ladder: &PipeBenchReport) -> String {
 
 /// `the ladder: median of 9 repeats, smallest to largest`.
 fn title(ladder: &PipeBenchReport) -> String {
-    let what = if ladder.sweep { "the sweep" } else { "the ladder" };
+    let what = match (ladder.sweep, ladder.compared) {
+        (true, _) => "the sweep",
+        (_, Some(_)) => "the pairs",
+        _ => "the ladder",
+    };
     let repeats = counted(u64::from(ladder.repeats), "repeat", "repeats");
     format!("{what}: median of {repeats} in shuffled order, smallest to largest")
 }
@@ -180,6 +201,11 @@ const fn consumption_label(consumption: PipeConsumption) -> &'static str {
     }
 }
 
+/// Whether the halves of one buffer are passed in turn.
+fn has_one_buffer(rung: &PipeRung) -> bool {
+    (rung.writer, rung.buffers) == (RungWriter::Vmsplice, RungBuffers::One)
+}
+
 /// Sizes and placement of a point, and whether it is safe.
 fn settings(point: &PipePoint) -> String {
     let rung = &point.rung;
@@ -187,8 +213,13 @@ fn settings(point: &PipePoint) -> String {
     if point.pipe_bytes.0 > 0 {
         parts.push(format!("pipe {}", whole_size(point.pipe_bytes)));
     }
-    let switches =
-        [(rung.gift, "gift"), (rung.lock, "locked"), (rung.untouched, "not touched before")];
+    let switches = [
+        (rung.gift, "gift"),
+        (rung.lock, "locked"),
+        (rung.untouched, "not touched before"),
+        (has_one_buffer(rung), "one buffer"),
+        (rung.check_huge, "huge pages checked"),
+    ];
     parts.extend(switches.iter().filter(|(on, _)| *on).map(|(_, name)| (*name).to_owned()));
     if !point.safe {
         parts.push("not safe to reuse".to_owned());

@@ -4,8 +4,8 @@ use super::bench_of;
 use pagewise_model::bench::pipe::{
     PipeBenchReport, PipeConsumption, PipeEndUsage, PipeJudgement, PipePoint, PipeRatio, PipeRung,
     PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart,
-    PipeYardsticks, PointSpeed, PublishedShare, ReferencePrices, RungBuffers, RungPages, RungReader, RungStep,
-    RungWait, RungWriter,
+    PipeYardsticks, PointSpeed, PublishedShare, ReferencePrices, RungBuffers, RungPages,
+    RungReader, RungStep, RungWait, RungWriter,
 };
 use pagewise_model::bench::{BenchClaim, ClaimEvidence};
 use pagewise_model::body::{BenchReport, RunBody};
@@ -68,6 +68,7 @@ fn empty(points: Vec<PipePoint>, sweep: bool) -> PipeBenchReport {
         asked_bytes: None,
         repeat_ns: Some(Nanos::millis(200)),
         sweep,
+        compared: None,
         points,
         yardsticks: PipeYardsticks {
             memcpy_gib_per_s: flat(12.0),

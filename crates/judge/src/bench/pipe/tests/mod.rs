@@ -8,7 +8,7 @@ use crate::stats::Rng;
 use pagewise_model::bench::pipe::{
     ClaimAnswer, CpuPlacement, CrossCorePrices, PipeConsumption, PipeEndUsage, PipePoint, PipeRung,
     PipeSample, PipeTimeAccount, PipeWork, PipeYardsticks, PointSpeed, RungBuffers, RungPages,
-    RungReader, RungWait, RungWriter,
+    RungReader, RungSwitch, RungWait, RungWriter,
 };
 use pagewise_model::look::KernelStack;
 use pagewise_model::price::TransferPoint;
@@ -170,6 +170,7 @@ fn ladder(points: Vec<PipePoint>) -> PipeBenchReport {
         asked_bytes: None,
         repeat_ns: None,
         sweep: false,
+        compared: None,
         points,
         yardsticks: PipeYardsticks {
             memcpy_gib_per_s: Fact::Known(flat(12.0)),

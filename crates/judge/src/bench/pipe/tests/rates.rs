@@ -186,6 +186,52 @@ fn a_wide_interval_confirms_no_ratio() {
     assert!(claim.why.contains("95% interval") && claim.why.contains("would"), "{claim:?}");
 }
 
+/// A rung at 30 GiB/s, and with `switch` at `factor` times that rate.
+fn pair(rung: &PipeRung, switch: RungSwitch, factor: f64) -> [PipePoint; 2] {
+    let switched = rung.switched(switch, PipeConsumption::Untouched).unwrap();
+    [(rung.clone(), 30.0), (switched, 30.0 * factor)]
+        .map(|(rung, rate)| near(rung, PipeConsumption::Untouched, rate))
+}
+
+fn compared(switch: RungSwitch, pairs: [[PipePoint; 2]; 2]) -> PipeBenchReport {
+    PipeBenchReport { compared: Some(switch), ..ladder(pairs.concat()) }
+}
+
+#[test]
+fn a_switch_is_compared_with_the_same_rung_without_it() {
+    use ClaimAnswer::{CannotTell, Confirmed, Refuted};
+    let base = PipeRung::plain("P3", RungWriter::Vmsplice, RungReader::Splice);
+    let huge = PipeRung { pages: RungPages::Huge, ..base.clone() };
+    let of = |switch, on_base, on_huge| {
+        compared(switch, [pair(&base, switch, on_base), pair(&huge, switch, on_huge)])
+    };
+    let untouched = of(RungSwitch::Untouched, 0.8, 1.0);
+    let known = PipeContext {
+        prices: None,
+        reference: &ReferencePrices::missing("none"),
+        base_page: PageSize::BASE_4K,
+        l2_bytes: &Fact::missing("not known"),
+        samples: &[],
+    };
+    let judgement = judge(&untouched, &known);
+    let steps: Vec<_> = judgement.steps.iter().map(|s| (s.from, s.to, s.comparison.pace)).collect();
+    assert_eq!(steps, [(0, 1, PointSpeed::Slower), (2, 3, PointSpeed::CannotTell)]);
+    assert_eq!(judgement.sentences.len(), 0, "no advice from a comparison");
+    let answers = |ladder: &PipeBenchReport| -> Vec<ClaimAnswer> {
+        claims(ladder).iter().map(|claim| claim.answer).collect()
+    };
+    assert_eq!(answers(&untouched), [Confirmed, Confirmed]);
+    assert_eq!(answers(&of(RungSwitch::Untouched, 0.99, 0.8)), [Refuted, Refuted]);
+    assert_eq!(answers(&of(RungSwitch::Untouched, 1.3, 1.3)), [Refuted, Refuted]);
+    // Two buffers are the rung without the switch.
+    assert_eq!(answers(&of(RungSwitch::OneBuffer, 1.0, 0.8)), [Confirmed]);
+    assert_eq!(answers(&of(RungSwitch::OneBuffer, 1.0, 1.2)), [Refuted]);
+    assert_eq!(answers(&of(RungSwitch::Gift, 0.5, 0.5)), []);
+    let mut cut = untouched;
+    cut.points.truncate(2);
+    assert_eq!(answers(&cut), [Confirmed, CannotTell]);
+}
+
 /// Rates of the published rungs, of a grid, of memory: each repeat off by chance.
 fn by_chance((seed, repeats, spread): (u64, usize, f64)) -> PipeBenchReport {
     let mut rng = Rng::new(seed);
