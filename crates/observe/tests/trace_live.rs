@@ -8,6 +8,8 @@
 mod effects;
 #[path = "trace_live/input.rs"]
 mod input;
+#[path = "trace_live/memory.rs"]
+mod memory;
 #[path = "trace_live/outside.rs"]
 mod outside;
 
@@ -50,9 +52,12 @@ fn run_all(filter: Option<&str>) {
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
-        ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
-        ("blocks_of_malloc_are_told_by_their_caller", blocks_of_malloc_are_told_by_their_caller),
-        ("huge_pages_switched_off_are_seen", huge_pages_switched_off_are_seen),
+        ("mapping_calls_are_counted_exactly", memory::mapping_calls_are_counted_exactly),
+        (
+            "blocks_of_malloc_are_told_by_their_caller",
+            memory::blocks_of_malloc_are_told_by_their_caller,
+        ),
+        ("huge_pages_switched_off_are_seen", memory::huge_pages_switched_off_are_seen),
         ("effects_are_found", effects::effects_are_found),
         ("harmless_commands_have_no_effects", effects::harmless_commands_have_no_effects),
         ("rarer_effects_are_found", effects::rarer_effects_are_found),
@@ -218,46 +223,6 @@ fn built(test: &str, program: &str) -> Option<(tempfile::TempDir, PathBuf)> {
 
 fn look(launch: &ProgramLaunch) -> TracedLook {
     traced_run(launch, &TraceOptions::default()).unwrap()
-}
-
-fn mapping_calls_are_counted_exactly() {
-    let seen = look(&ProgramLaunch::experiment(own(&["maps"])));
-    let churn = &seen.processes[0].churn;
-    assert_eq!(churn.large_mmap_calls, 100, "{churn:?}");
-    // The block and one more page with the allocator's header.
-    let one = Bytes(BLOCK.0 + page_size::base().bytes());
-    assert_eq!(churn.large_mmap_bytes, Bytes(100 * one.0));
-    assert_eq!(churn.largest_mmap_bytes, one);
-    assert_eq!(churn.block_mmap_bytes, churn.large_mmap_bytes);
-    assert!(churn.munmap_calls >= 100 && churn.munmap_bytes.0 >= 100 * one.0);
-    assert_eq!(seen.ended, ProgramEnd::Exited(0));
-    assert!(seen.pattern.known().is_none());
-}
-
-fn blocks_of_malloc_are_told_by_their_caller() {
-    let test = "blocks_of_malloc_are_told_by_their_caller";
-    let Some((_place, program)) = built(test, "blocks") else { return };
-    let mib = |count: u64| Bytes::mib(count).0;
-    for (words, blocks) in [("block", mib(40)), ("grows", mib(80)), ("own", 0)] {
-        let argv = [program.clone().into_os_string(), words.into()].to_vec();
-        let seen = look(&ProgramLaunch::experiment(argv));
-        let churn = &seen.processes[0].churn;
-        let header = page_size::base().bytes();
-        assert!(
-            (blocks..=blocks + 2 * header).contains(&churn.block_mmap_bytes.0),
-            "{words}: {churn:?}"
-        );
-    }
-}
-
-fn huge_pages_switched_off_are_seen() {
-    let Some((_place, heap)) = built("huge_pages_switched_off_are_seen", "heap") else { return };
-    for (words, off) in [(&[][..], false), (&["disabled"][..], true)] {
-        let argv = std::iter::once(heap.clone().into_os_string());
-        let argv = argv.chain(words.iter().map(OsString::from)).collect();
-        let seen = look(&ProgramLaunch::experiment(argv));
-        assert_eq!(seen.processes[0].huge_pages_off, off, "{words:?}");
-    }
 }
 
 fn a_pipe_has_its_ends() {
