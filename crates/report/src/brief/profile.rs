@@ -9,7 +9,6 @@ use crate::experiment::short_arm;
 use crate::number::{count, percent};
 use crate::prediction::probable;
 use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
-use crate::shell::{command_line, quote};
 use crate::style::TerminalStyle;
 use crate::symbol;
 use crate::table::{ReportTable, TableCell};
@@ -204,8 +203,8 @@ fn next(run: &SavedRun) -> Option<String> {
     let diagnosis = run.diagnosis.as_ref()?;
     if is_running(run) {
         let is_worth = run.predictions.iter().any(|one| one.gain_share >= LEAST_GAIN);
-        let server = quote(&command_line(&run.command));
-        return is_worth.then(|| format!("pagewise tune --serve {server} --load CMD"));
+        // Its arguments may be a title that it gave itself, and no command.
+        return is_worth.then(|| "pagewise tune --serve CMD --load CMD".to_owned());
     }
     has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))
 }
