@@ -106,23 +106,18 @@ fn figures(run: &SavedRun, change: Option<TimeRatio>) -> ComparedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::constructed;
     use pagewise_model::look::LookFindings;
     use pagewise_model::machine::Machine;
     use pagewise_model::run::RunKind;
-    use pagewise_model::{Fact, constructed};
 
     fn run(id: &str, ms: u64, kernel: &str) -> SavedRun {
         let mut run = SavedRun::new(RunKind::Profile, id.to_owned(), 0, vec!["app".to_owned()]);
         let usage =
             |n: u64| ProgramUsage { wall_ns: Nanos::millis(ms + n), ..constructed::usage() };
-        let absent = "not looked at";
         run.look = Some(LookFindings {
             runs: (0..6).map(usage).collect(),
-            traced: Fact::missing(absent),
-            samples: Fact::missing(absent),
-            user: Fact::missing(absent),
-            walks: Fact::missing(absent),
-            faults: Fact::missing(absent),
+            ..LookFindings::missing("not looked at")
         });
         run.machine = Some(Machine { kernel: kernel.to_owned(), ..constructed::machine() });
         run

@@ -358,6 +358,21 @@ pub struct LookFindings {
     pub faults: Fact<TimedFaults>,
 }
 
+impl LookFindings {
+    /// A look without any finding, and why there is none.
+    #[must_use]
+    pub fn missing(why: &str) -> Self {
+        Self {
+            runs: Vec::new(),
+            traced: Fact::missing(why),
+            samples: Fact::missing(why),
+            user: Fact::missing(why),
+            walks: Fact::missing(why),
+            faults: Fact::missing(why),
+        }
+    }
+}
+
 /// For looks saved before user mode was sampled.
 fn not_sampled() -> Fact<UserSamples> {
     Fact::missing("not in this saved run")

@@ -47,8 +47,8 @@ pub fn fitting_line(run: &SavedRun) -> String {
     line + &run.predictions.first().map_or_else(String::new, likeliest)
 }
 
-/// What the budget can prove, if it holds few runs of an arm. `provable` is the least gain that so many runs prove
-/// at once. Needs the look of `run`.
+/// What the budget can prove, if it holds few runs of an arm. `provable` gives the least gain that a number of runs
+/// at once proves. Needs the look of `run`.
 #[must_use]
 pub fn budget_line(run: &SavedRun, provable: impl Fn(u32) -> Option<f64>) -> Option<String> {
     /// Runs of an arm for a useful comparison; the plain program needs as many.

@@ -72,14 +72,9 @@ impl CommandComparison<'_> {
             let timed = look::time(world, &plain, ignore_failure, limits, |_, _| false)?;
             (timed.runs, timed.cost_ns)
         };
-        let not_asked = || "not part of a comparison of commands".to_owned();
         run.look = Some(LookFindings {
             runs,
-            traced: Fact::Missing(not_asked()),
-            samples: Fact::Missing(not_asked()),
-            user: Fact::Missing(not_asked()),
-            walks: Fact::Missing(not_asked()),
-            faults: Fact::Missing(not_asked()),
+            ..LookFindings::missing("not part of a comparison of commands")
         });
         let mut programs = ProgramSubject::new(WorldLab::new(request, world), plain);
         programs.learn(run, cost_ns, limits, &seen);

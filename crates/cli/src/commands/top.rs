@@ -5,7 +5,7 @@ use crate::args;
 use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_judge::top::{hint, next_step, promise};
-use pagewise_kernel::{clock, machine};
+use pagewise_kernel::{clock, thp};
 use pagewise_model::Nanos;
 use pagewise_model::prediction::PredictionOffsets;
 use pagewise_model::top::TopSample;
@@ -26,8 +26,7 @@ const HOME: &str = "\x1b[H\x1b[J";
 
 /// Samples processes once, or repeatedly on a terminal.
 pub(super) fn run(args: &args::TopArgs) -> Result<ExitCode, CommandFailure> {
-    let failed = |e: pagewise_kernel::SysError| CommandFailure::usage(e.to_string());
-    let mut sampler = TopSampler::start().map_err(failed)?;
+    let mut sampler = TopSampler::start().map_err(|e| CommandFailure::usage(e.to_string()))?;
     let stop = stop_flag()?;
     let promises = GainPromises::new();
     let is_live = !args.once && !args.json && std::io::stdout().is_terminal();
@@ -35,9 +34,7 @@ pub(super) fn run(args: &args::TopArgs) -> Result<ExitCode, CommandFailure> {
         if !wait(args.interval, &stop) {
             return Ok(ExitCode::from(super::signals::INTERRUPTED));
         }
-        let mut top = sampler.look(args.rows).map_err(failed)?;
-        promises.add(&mut top);
-        return print(args, &top);
+        return print(args, &sample(args, &mut sampler, &promises)?);
     }
     terminal::print(BEGIN)?;
     let shown = live(args, &mut sampler, &promises, &stop);
@@ -53,11 +50,20 @@ fn live(
 ) -> Result<(), CommandFailure> {
     terminal::print(&format!("{HOME}first sample in {} ...\n", args.interval))?;
     while wait(args.interval, stop) {
-        let mut top = sampler.look(args.rows).map_err(|e| CommandFailure::usage(e.to_string()))?;
-        promises.add(&mut top);
+        let top = sample(args, sampler, promises)?;
         terminal::print(&format!("{HOME}{}", text(&top)))?;
     }
     Ok(())
+}
+
+fn sample(
+    args: &args::TopArgs,
+    sampler: &mut TopSampler,
+    promises: &GainPromises,
+) -> Result<TopSample, CommandFailure> {
+    let mut top = sampler.look(args.rows).map_err(|e| CommandFailure::usage(e.to_string()))?;
+    promises.add(&mut top);
+    Ok(top)
 }
 
 /// What huge pages will probably gain the processes that are shown.
@@ -69,8 +75,7 @@ struct GainPromises {
 
 impl GainPromises {
     fn new() -> Self {
-        let thp = machine::machine().thp_enabled;
-        let is_by_advice = thp.known().is_some_and(|mode| mode == "madvise");
+        let is_by_advice = thp::enabled().is_ok_and(|mode| mode == "madvise");
         Self { is_by_advice, offsets: store::prediction_offsets() }
     }
 

@@ -13,6 +13,7 @@
 mod facts;
 mod outcomes;
 
+use crate::stats::NORMAL_80;
 pub use facts::{LookFacts, PredictionEvidence};
 pub use outcomes::{PredictionPair, offsets, outcomes, pairs};
 use pagewise_model::plan::{RemedyCandidate, RemedyDose};
@@ -20,8 +21,6 @@ use pagewise_model::prediction::{GainPrediction, PredictionOffsets};
 
 /// The committed table: model, name, value.
 const MODEL: &str = include_str!("model.tsv");
-/// Standard deviations on each side of an interval that holds 8 in 10.
-const EIGHT_IN_TEN: f64 = 1.2816;
 /// Standard deviations above the gain, beyond which 1 in 20 lies.
 const ONE_IN_TWENTY: f64 = 1.645;
 /// An arm that certainly gains less than this share is not worth a run.
@@ -113,8 +112,8 @@ fn predicted(
         arm,
         gain_share: gain,
         offset_share,
-        low_share: gain - EIGHT_IN_TEN * deviation,
-        high_share: (gain + EIGHT_IN_TEN * deviation).min(MOST_GAIN),
+        low_share: gain - NORMAL_80 * deviation,
+        high_share: (gain + NORMAL_80 * deviation).min(MOST_GAIN),
         programs: model.value("programs") as u32,
     }
 }
@@ -131,7 +130,7 @@ pub fn of_faulting(fault_share: f64, offsets: &PredictionOffsets) -> GainPredict
 /// True if the arm certainly (19 in 20) gains too little for a race. A guess from few programs never says so.
 #[must_use]
 pub fn is_hopeless(prediction: &GainPrediction) -> bool {
-    let deviation = (prediction.gain_share - prediction.low_share) / EIGHT_IN_TEN;
+    let deviation = (prediction.gain_share - prediction.low_share) / NORMAL_80;
     !prediction.is_guess() && prediction.gain_share + ONE_IN_TWENTY * deviation < WORTH_A_RUN
 }
 

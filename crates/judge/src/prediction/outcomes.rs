@@ -1,8 +1,8 @@
 //! Predictions beside what races then found, and the offset of a machine that follows from them.
 
-use super::{EIGHT_IN_TEN, LookFacts, PredictionEvidence, model_name};
+use super::{LookFacts, PredictionEvidence, model_name};
 use crate::recheck::verdict;
-use crate::stats::NORMAL_95;
+use crate::stats::{NORMAL_80, NORMAL_95};
 use pagewise_model::prediction::{
     GainPrediction, PredictionOffset, PredictionOffsets, PredictionOutcome,
 };
@@ -42,7 +42,7 @@ fn outcome(run: &SavedRun, prediction: &GainPrediction, effect: &ArmEffect) -> P
     // Both intervals are uncertain. The measured one counts as far as it blurs the edge of the other.
     let middle = prediction.gain_share;
     let reach = prediction.high_share - middle;
-    let blurred = reach.hypot(EIGHT_IN_TEN * deviation(low, high));
+    let blurred = reach.hypot(NORMAL_80 * deviation(low, high));
     let found = 1.0 - effect.ratio;
     PredictionOutcome {
         run: run.id.clone(),
@@ -64,7 +64,7 @@ pub fn offsets(runs: &[SavedRun]) -> PredictionOffsets {
         for one in outcomes_of(run) {
             let Some([dose, ..]) = run.doses_of(&one.prediction.arm) else { continue };
             let GainPrediction { gain_share, high_share, offset_share, .. } = one.prediction;
-            let spread = (high_share - gain_share) / EIGHT_IN_TEN;
+            let spread = (high_share - gain_share) / NORMAL_80;
             let noise = deviation(one.found_low_share, one.found_high_share);
             let error = one.found_share - (gain_share - offset_share);
             let of_model = errors.entry(model_name(dose)).or_default();

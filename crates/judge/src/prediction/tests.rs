@@ -58,10 +58,7 @@ fn look(from_heap: bool) -> LookFindings {
     LookFindings {
         runs: vec![run.clone(), run],
         traced: Fact::Known(TracedLook { processes: vec![process], ..constructed::traced() }),
-        samples: Fact::missing("none"),
-        user: Fact::missing("none"),
-        walks: Fact::missing("none"),
-        faults: Fact::missing("none"),
+        ..LookFindings::missing("none")
     }
 }
 

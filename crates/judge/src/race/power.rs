@@ -1,11 +1,10 @@
 //! What a number of runs can prove.
 
 use super::{ArmRace, BlockTimes, NoisePrior};
+use crate::stats::NORMAL_80;
 
 /// Usual deviation of the logarithm of a run's time among runs at once (docs/at-once.md).
 const USUAL: f64 = 0.012;
-/// In 1 of 10 sessions the measured gain lies further below the true one, in standard errors.
-const ONE_IN_TEN: f64 = 1.2816;
 /// The gains in question, in percent.
 const PERCENT: std::ops::RangeInclusive<u32> = 2..=60;
 
@@ -20,7 +19,8 @@ fn is_proven(runs: u32, gain: f64) -> bool {
     let (mut race, count) = (ArmRace::default(), f64::from(runs));
     let arm = race.join(NoisePrior::AT_ONCE);
     let of_pair = USUAL * std::f64::consts::SQRT_2;
-    let found = (-gain).ln_1p() + ONE_IN_TEN * of_pair / count.sqrt();
+    // In 1 of 10 sessions the measured gain is smaller still.
+    let found = (-gain).ln_1p() + NORMAL_80 * of_pair / count.sqrt();
     // Evenly spread with the usual deviation: the variance of 1, 2, ... n is n (n + 1) / 12.
     let spread = of_pair / (count * (count + 1.0) / 12.0).sqrt();
     for at in 0..runs {

@@ -199,9 +199,8 @@ impl VerdictFindings<'_> {
     /// the host's time, too.
     fn no_gain_above(&self) -> Option<f64> {
         let share = self.race.no_gain_above(self.arm)?;
-        let is_host_slow =
-            self.race.is_slower(self.arm) && self.host_made(GainClaim::GainAtLeast(0.0)).is_some();
-        if !is_host_slow {
+        let is_slower = self.race.is_slower(self.arm);
+        if !(is_slower && self.may_be_host_made(GainClaim::GainAtLeast(0.0))) {
             return Some(share);
         }
         self.without_host.no_gain_above(self.arm).map(|own| own.max(share))
@@ -212,9 +211,14 @@ impl VerdictFindings<'_> {
         self.plain.is_none_or(|race| race.evidence(self.arm, claim) >= PLAINLY)
     }
 
+    /// The effect is not proven without the host's time.
+    fn may_be_host_made(&self, claim: GainClaim) -> bool {
+        self.without_host.evidence(self.arm, claim) < WORTH
+    }
+
     /// The sentence for an effect that is not proven without the host's time.
     fn host_made(&self, claim: GainClaim) -> Option<String> {
-        (self.without_host.evidence(self.arm, claim) < WORTH).then(|| {
+        self.may_be_host_made(claim).then(|| {
             format!(
                 "the host could explain the difference: memory that it supplied late took {} of the control's time and {} of the arm's",
                 percent(self.host_share_control),

@@ -18,5 +18,7 @@ pub use rng::Rng;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
 pub use walsh::{ShiftEstimate, hodges_lehmann, kth_walsh_average, shift};
 
+/// Deviations within which 80% of a normal distribution lie. 1 in 10 lies further below.
+pub(crate) const NORMAL_80: f64 = 1.2816;
 /// Deviations within which 95% of a normal distribution lie.
 pub(crate) const NORMAL_95: f64 = 1.96;

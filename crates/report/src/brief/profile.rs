@@ -27,8 +27,9 @@ const IN_USER_CODE: [CostKind; 2] = [CostKind::AddressTranslation, CostKind::Mal
 const MOST_KINDS: usize = 2;
 /// A kind with this share of a site is named alone.
 const MOST_OF_IT: f64 = 0.75;
-/// Largest number of predicted gains that are shown, and the smallest share that is.
+/// Largest number of predicted gains that are shown.
 const MOST_GAINS: usize = 3;
+/// Smallest predicted gain that is shown, as a share of the time.
 const LEAST_GAIN: f64 = 0.01;
 /// Cells for the text beside a site's name.
 const KINDS: usize = 42;

@@ -6,7 +6,7 @@ use super::load::{LoadCommand, LoadGenerator, LoadedServer};
 use super::reach::LoadReach;
 use super::stage::PlainObservation;
 use super::tree::ServerTree;
-use super::watched::WatchedWindows;
+use super::watched::RunningObservation;
 use crate::live::{self, Listener};
 use crate::race::SessionClock;
 use crate::scratch::ScratchDir;
@@ -19,7 +19,6 @@ use pagewise_model::machine::Machine;
 use pagewise_model::price::SessionPrices;
 use pagewise_model::service::{ServerMeasurement, ServerMemory, ServiceWindow};
 use pagewise_model::usage::ProgramEnd;
-use pagewise_observe::trace::RunningLook;
 use pagewise_remedy::live::{LiveChange, LiveResult, LiveSwitch, SwitchError};
 use pagewise_tracee::supervise::RunSupervisor;
 use std::path::PathBuf;
@@ -184,11 +183,10 @@ impl ProcessWorld for LiveProcess<'_> {
         }
         let idle = self.idle_share();
         let tree = self.tree();
-        let (before, at_first) = (tree.counts(), tree.holding());
-        let mut running = RunningLook::begin(&tree.pids());
+        let at_first = tree.holding();
+        let observation = RunningObservation::of(tree);
         let windows = (0..LOOKED).map(|_| self.window()).collect::<Result<Vec<_>, _>>()?;
-        running.end(&tree.pids());
-        let after = tree.counts();
+        let watched = observation.watched();
         let side = ServerMeasurement {
             ready_ns: Nanos(0),
             warm_ups: u32::try_from(warm_ups.len()).unwrap_or(u32::MAX),
@@ -205,7 +203,6 @@ impl ProcessWorld for LiveProcess<'_> {
                 used * 100.0
             ));
         }
-        let watched = WatchedWindows { running, before, after };
         let usage = watched.usage(&side);
         Ok(PlainObservation { side, usage, traced: watched.running.finish(ProgramEnd::Exited(0)) })
     }

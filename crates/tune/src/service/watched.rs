@@ -15,9 +15,6 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::trace::RunningLook;
 use pagewise_remedy::RemedyEvidence;
 
-/// Why something is not known of a server.
-const NOT_TAKEN: &str = "not taken of a running server";
-
 /// Processes and counters around the windows of a look.
 #[derive(Default)]
 pub(super) struct WatchedWindows {
@@ -76,19 +73,26 @@ impl RunningObservation {
     /// Begins to observe process `pid`.
     #[must_use]
     pub fn begin(pid: i32) -> Self {
-        let tree = ServerTree::From(pid);
-        let running = RunningLook::begin(&tree.pids());
-        Self { tree, start: clock::now(), running, before: tree.counts() }
+        Self::of(ServerTree::From(pid))
+    }
+
+    pub(super) fn of(tree: ServerTree) -> Self {
+        let before = tree.counts();
+        Self { tree, start: clock::now(), running: RunningLook::begin(&tree.pids()), before }
+    }
+
+    /// What happened meanwhile. Call it while the process still runs.
+    pub(super) fn watched(mut self) -> WatchedWindows {
+        self.running.end(&self.tree.pids());
+        WatchedWindows { running: self.running, before: self.before, after: self.tree.counts() }
     }
 
     /// What was seen, without samples. Call it while the process still runs.
     #[must_use]
     pub fn end(self) -> LookFindings {
-        let Self { tree, start, mut running, before } = self;
+        let (tree, start) = (self.tree, self.start);
+        let watched = self.watched();
         let wall_ns = Nanos(clock::now().0.saturating_sub(start.0));
-        let after = tree.counts();
-        running.end(&tree.pids());
-        let watched = WatchedWindows { running, before, after };
         let usage = watched.usage_in(wall_ns, tree.holding().pss_bytes);
         unsampled(usage, watched.running.finish(ProgramEnd::Exited(0)))
     }
@@ -99,10 +103,7 @@ pub(super) fn unsampled(usage: ProgramUsage, traced: TracedLook) -> LookFindings
     LookFindings {
         runs: vec![usage],
         traced: Fact::Known(traced),
-        samples: Fact::missing(NOT_TAKEN),
-        user: Fact::missing(NOT_TAKEN),
-        walks: Fact::missing(NOT_TAKEN),
-        faults: Fact::missing(NOT_TAKEN),
+        ..LookFindings::missing("not taken of a running server")
     }
 }
 

@@ -9,7 +9,6 @@ use crate::failure::CommandFailure;
 use crate::{store, terminal};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::tree;
-use pagewise_model::Fact;
 use pagewise_model::body::RunBody;
 use pagewise_model::look::LookFindings;
 use pagewise_model::run::RunKind;
@@ -23,19 +22,6 @@ use pagewise_tune::service::{RunningObservation, advise};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-
-/// Nothing but samples is known of a process that has ended meanwhile.
-fn ended() -> LookFindings {
-    const WHY: &str = "the process has ended";
-    LookFindings {
-        runs: Vec::new(),
-        traced: Fact::missing(WHY),
-        samples: Fact::missing(WHY),
-        user: Fact::missing(WHY),
-        walks: Fact::missing(WHY),
-        faults: Fact::missing(WHY),
-    }
-}
 
 /// Profiles a running process until the user stops or the process ends.
 pub(super) fn run(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailure> {
@@ -58,16 +44,20 @@ pub(super) fn run(args: &ProfileArgs, pid: i32) -> Result<ExitCode, CommandFailu
         let until = RecordingCourse { begun: &begun, time: args.duration, enough: &enough };
         profile_running(&target, &files, &until)
     };
-    let seen = (!course.has_ended).then(|| observation.end());
+    let has_ended = course.has_ended;
+    let seen = match has_ended {
+        true => LookFindings::missing("the process has ended"),
+        false => observation.end(),
+    };
     let samples = named(samples, &files, &mut made, &mut run);
     run.body = Some(RunBody::Profile(judged(&samples, None, &machine, Some(course))));
     run.machine = Some(machine);
     let look = LookFindings {
         samples: kernel_only(&samples),
         user: samples.clone().map(|all| user_samples(&all, &files)),
-        ..seen.unwrap_or_else(ended)
+        ..seen
     };
-    if look.runs.is_empty() {
+    if has_ended {
         run.look = Some(look);
     } else {
         run.prices = Some(unit_prices()?);

@@ -283,14 +283,7 @@ fn the_published_profile_stands_beside_samples_of_its_rung() {
     let rungs = [write_read(), spliced, huge, read];
     let points = rungs.map(|rung| made(rung, 1e9, COUNTS, 0.0)).to_vec();
     let samples = [0, 1, 2, 3].map(|at| (at, samples.clone()));
-    let known = PipeContext {
-        prices: None,
-        reference: &ReferencePrices::missing("none"),
-        base_page: PageSize::BASE_4K,
-        l2_bytes: &Fact::missing("not known"),
-        samples: &samples,
-    };
-    let judgement = judge(&ladder(points), &known);
+    let judgement = unpriced(&ladder(points), &samples);
     let lines = judgement.accounts.iter().flat_map(|account| {
         account
             .published
@@ -311,14 +304,7 @@ fn the_published_profile_stands_beside_samples_of_its_rung() {
 #[test]
 fn without_any_price_only_what_the_kernel_accounted_is_explained() {
     let bare = ladder(vec![made(write_read(), write_read_work(), COUNTS, 0.0)]);
-    let known = PipeContext {
-        prices: None,
-        reference: &ReferencePrices::missing("none"),
-        base_page: PageSize::BASE_4K,
-        l2_bytes: &Fact::missing("none"),
-        samples: &[],
-    };
-    let judgement = judge(&bare, &known);
+    let judgement = unpriced(&bare, &[]);
     let account = only(&judgement);
     let kinds: Vec<PipeWork> = account.parts.iter().map(|p| p.work).collect();
     // The yardstick of memory stands in for the price of a copy.

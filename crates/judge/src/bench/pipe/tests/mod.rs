@@ -196,6 +196,18 @@ fn judged(points: Vec<PipePoint>, reference: &ReferencePrices) -> PipeJudgement 
     )
 }
 
+/// The judgement without any price, with these samples by index of the point.
+fn unpriced(ladder: &PipeBenchReport, samples: &[(usize, CpuSamples)]) -> PipeJudgement {
+    let known = PipeContext {
+        prices: None,
+        reference: &ReferencePrices::missing("none"),
+        base_page: PageSize::BASE_4K,
+        l2_bytes: &Fact::missing("not known"),
+        samples,
+    };
+    judge(ladder, &known)
+}
+
 const COUNTS: Truth = Truth {
     calls: 8_192,
     spins: 0,

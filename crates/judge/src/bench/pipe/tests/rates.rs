@@ -206,14 +206,7 @@ fn a_switch_is_compared_with_the_same_rung_without_it() {
         compared(switch, [pair(&base, switch, on_base), pair(&huge, switch, on_huge)])
     };
     let untouched = of(RungSwitch::Untouched, 0.8, 1.0);
-    let known = PipeContext {
-        prices: None,
-        reference: &ReferencePrices::missing("none"),
-        base_page: PageSize::BASE_4K,
-        l2_bytes: &Fact::missing("not known"),
-        samples: &[],
-    };
-    let judgement = judge(&untouched, &known);
+    let judgement = unpriced(&untouched, &[]);
     let steps: Vec<_> = judgement.steps.iter().map(|s| (s.from, s.to, s.comparison.pace)).collect();
     assert_eq!(steps, [(0, 1, PointSpeed::Slower), (2, 3, PointSpeed::CannotTell)]);
     assert_eq!(judgement.sentences.len(), 0, "no advice from a comparison");
