@@ -16,6 +16,7 @@ pub mod faults;
 pub mod fleet;
 pub mod guards;
 pub mod history;
+pub mod host_rank;
 pub mod mechanism;
 pub mod memory_account;
 pub mod order;

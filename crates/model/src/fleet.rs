@@ -53,6 +53,25 @@ pub struct PooledEffect {
     pub next_host: Option<(f64, f64)>,
 }
 
+/// What remedies will probably gain on a host, from samples of its processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostPromise {
+    /// Name of the file, without its ending.
+    pub host: String,
+    pub samples: u32,
+    /// CPUs that the sampled processes kept busy, on average.
+    pub busy_cpus: f64,
+    /// CPUs that its programs would save together; `low` and `high` are the sums of the ends of their 80%
+    /// intervals, because predictions of one model err together.
+    pub saved_cpus: f64,
+    pub low_cpus: f64,
+    pub high_cpus: f64,
+    /// The program that would save most; absent if nothing is predicted.
+    pub program: Option<String>,
+    /// Its remedy.
+    pub arm: Option<String>,
+}
+
 /// Advice on an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use crate::page::ReportDocument;
 use crate::quote;
 use crate::style::TextTone;
 use crate::table::{ColumnAlignment, ReportTable, TableCell};
-use pagewise_model::fleet::{FleetArm, FleetWord, HostClass, PooledEffect};
+use pagewise_model::fleet::{FleetArm, FleetWord, HostClass, HostPromise, PooledEffect};
 use pagewise_model::name::{is_in_line, yaml_string as yaml};
 
 const fn word(word: FleetWord) -> (&'static str, TextTone) {
@@ -57,6 +57,33 @@ fn one(arm: &FleetArm) -> ReportDocument {
         let hosts = counted(u64::from(arm.open_on), "host", "hosts");
         page.para(&format!("no interval yet from {hosts}"), 2, TextTone::Faint);
     }
+    page
+}
+
+/// Hosts by what remedies will probably save on them, in the given order.
+#[must_use]
+pub fn rank_page(hosts: &[HostPromise]) -> ReportDocument {
+    let mut page = ReportDocument::default();
+    let mut table = ReportTable::new(&[
+        ("host", ColumnAlignment::Text),
+        ("busy", ColumnAlignment::Right),
+        ("saves", ColumnAlignment::Right),
+        ("80%", ColumnAlignment::Left),
+        ("most by", ColumnAlignment::Text),
+    ]);
+    for host in hosts {
+        let best = host.program.as_ref().zip(host.arm.as_ref());
+        let range = || format!("{:.2} to {:.2}", host.low_cpus, host.high_cpus);
+        table.row(vec![
+            host.host.clone().into(),
+            format!("{:.2}", host.busy_cpus).into(),
+            best.map_or_else(|| "-".to_owned(), |_| format!("{:.2}", host.saved_cpus)).into(),
+            best.map_or_else(String::new, |_| range()).into(),
+            best.map_or_else(String::new, |(program, arm)| format!("{program}: {arm}")).into(),
+        ]);
+    }
+    page.section(table);
+    page.para("in CPUs, predicted and not tried", 0, TextTone::Faint);
     page
 }
 

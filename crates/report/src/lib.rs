@@ -73,7 +73,7 @@ pub use compare::{compare, comparison_page};
 pub use diagnosis::diagnosis_section;
 pub use doctor::doctor_section;
 pub use experiment::{race_lines, short_arm};
-pub use fleet::{FleetTask, ansible, fleet_page, kubernetes, slurm};
+pub use fleet::{FleetTask, ansible, fleet_page, kubernetes, rank_page, slurm};
 pub use fold::link_script;
 pub use headline::{ENDED_EARLY, headline, outcome_line};
 pub use history::{RunHead, history_table, lost_gains_page, trend_table};

@@ -41,6 +41,7 @@ Examples:
   pagewise fleet script last --ansible --results ./results > play.yml
   pagewise fleet script last --kubernetes --hosts 8 --image app:1 > job.yml
   pagewise merge /shared/heap
+  pagewise fleet rank /shared/samples
 
 pagewise has no daemon: existing engines run it on every host. docs/fleet.md
 goes through all steps.")]
@@ -53,6 +54,29 @@ pub(crate) struct FleetArgs {
 pub(crate) enum FleetCommand {
     /// Print a script that measures the remedy of a run on many hosts
     Script(FleetScriptArgs),
+    /// List the hosts on which remedies will probably save most, from samples of `top`
+    Rank(FleetRankArgs),
+}
+
+/// `pagewise fleet rank`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise top --json >> /shared/samples/$(hostname).json   (on each host)
+  pagewise fleet rank /shared/samples
+
+Each file holds samples of one host, one or more. A gain is predicted where huge
+pages for the heap fit. `busy` and `saves` are in CPUs.
+
+Exit codes: 0 done; 2 usage, or a file that holds no samples; 3 nothing is
+predicted on any host.")]
+pub(crate) struct FleetRankArgs {
+    /// Directories and files of `top --json`, named by host
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `pagewise fleet script`

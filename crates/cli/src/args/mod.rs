@@ -40,7 +40,7 @@ pub(crate) use compare::{CompareArgs, HistoryArgs};
 pub(crate) use experiment::{ExperimentArgs, LockWaitArgs};
 pub(crate) use faults::{FaultClock, FaultsArgs};
 pub(crate) use files::{HtmlArgs, SaveArgs};
-pub(crate) use fleet::{FleetArgs, FleetCommand, FleetScriptArgs, MergeArgs};
+pub(crate) use fleet::{FleetArgs, FleetCommand, FleetRankArgs, FleetScriptArgs, MergeArgs};
 pub(crate) use links::LinksArgs;
 pub(crate) use metrics::MetricsArgs;
 pub(crate) use order::{

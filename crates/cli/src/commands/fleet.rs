@@ -1,21 +1,24 @@
 //! `pagewise merge`, `pagewise fleet`
 
-use crate::args::{FleetArgs, FleetCommand, FleetScriptArgs, MergeArgs};
+use crate::args::{FleetArgs, FleetCommand, FleetRankArgs, FleetScriptArgs, MergeArgs};
 use crate::failure::{CommandFailure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::fleet::{lines, merge};
-use pagewise_judge::guards;
+use pagewise_judge::{guards, host_rank};
 use pagewise_kernel::machine::machine;
 use pagewise_model::fleet::{FleetWord, HostArm};
 use pagewise_model::name::is_subdomain;
 use pagewise_model::plan::{self, RemedyDose};
 use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::spec::StdoutTarget;
+use pagewise_model::top::TopSample;
 use pagewise_model::trial::ComparedQuantity;
 use pagewise_remedy::derived;
 use pagewise_report::{FleetTask, quote, quote_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,9 +26,45 @@ use std::process::ExitCode;
 /// How long a task waits for another experiment on its host.
 const WAIT: &str = "1h";
 
-/// Prints a script for a cluster engine.
 pub(super) fn run(args: &FleetArgs) -> Result<ExitCode, CommandFailure> {
-    let FleetCommand::Script(args) = &args.verb;
+    match &args.verb {
+        FleetCommand::Script(args) => script(args),
+        FleetCommand::Rank(args) => rank(args),
+    }
+}
+
+/// Lists hosts by what remedies will probably save there.
+fn rank(args: &FleetRankArgs) -> Result<ExitCode, CommandFailure> {
+    let mut hosts = Vec::new();
+    for path in args.paths.iter().map(|path| below(path)).collect::<Result<Vec<_>, _>>()?.concat() {
+        let host = path.file_stem().unwrap_or_default().to_string_lossy();
+        hosts.push(host_rank::promise(&host, &samples(&path)?));
+    }
+    host_rank::rank(&mut hosts);
+    if args.json {
+        terminal::print_json(&hosts)?;
+    } else {
+        terminal::print(&pagewise_report::rank_page(&hosts).text(&terminal::style()))?;
+    }
+    let is_predicted = hosts.iter().any(|host| host.program.is_some());
+    Ok(ExitCode::from(if is_predicted { 0 } else { UNFIT }))
+}
+
+/// The samples of one host.
+fn samples(path: &Path) -> Result<Vec<TopSample>, CommandFailure> {
+    let unfit = |why: String| {
+        CommandFailure::usage(format!("cannot read `{}`: {why}", path.display()))
+            .with_help("write samples with pagewise top --json")
+    };
+    let file = File::open(path).map_err(|error| unfit(error.to_string()))?;
+    let parsed = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter();
+    let samples: Vec<TopSample> =
+        parsed.collect::<Result<_, _>>().map_err(|error| unfit(error.to_string()))?;
+    if samples.is_empty() { Err(unfit("it is empty".to_owned())) } else { Ok(samples) }
+}
+
+/// Prints a script for a cluster engine.
+fn script(args: &FleetScriptArgs) -> Result<ExitCode, CommandFailure> {
     let run = store::load(args.run.as_deref())?;
     let task = task(&run, args)?;
     let image = args.image.as_deref().unwrap_or_default();

@@ -235,3 +235,34 @@ fn every_host_counts_once_and_every_session() {
     write(&place, "runs/1.3.0.node1.json", &run("z", 5));
     assert_eq!(pooled(&place), (4, 6));
 }
+
+#[test]
+fn hosts_are_ranked_by_samples_of_top() {
+    let place = Place::new();
+    let sample = |cpus: f64, gain: f64| {
+        let prediction = json!({"arm": "heap-huge=glibc", "gain_share": gain, "programs": 40,
+            "low_share": gain - 0.05, "high_share": gain + 0.05});
+        let row = json!({"pid": 7, "name": "postgres", "cpus": cpus, "minor_per_second": 1e5,
+            "major_per_second": 0.0, "fault_cpus": 0.2, "resident_bytes": 1, "anonymous_bytes": 1,
+            "table_bytes": 1, "huge_bytes": 0, "prediction": prediction});
+        json!({"interval_ns": 1_000_000_000, "processes": 9, "host": {"counts": {}}, "rows": [row],
+            "own_cpu_ns": 0})
+    };
+    write(&place, "samples/small.json", &sample(1.0, 0.2));
+    let both = format!("{}\n{}\n", sample(6.0, 0.1), sample(4.0, 0.1));
+    std::fs::write(place.path().join("samples/large.json"), both).unwrap();
+    let rank = |words: &[&str]| {
+        let command = &mut place.pagewise(&["fleet", "rank"]);
+        command.args(words).current_dir(place.path()).output().unwrap()
+    };
+    let shown = said(&rank(&["samples"]).stdout);
+    let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+    assert!(lines[1].starts_with("large") && lines[2].starts_with("small"), "{shown}");
+    assert!(lines[1].contains("5.00   0.50  0.25 to 0.75  postgres: heap-huge=glibc"), "{shown}");
+    let json: Value = serde_json::from_slice(&rank(&["--json", "samples"]).stdout).unwrap();
+    assert_eq!((&json[0]["host"], &json[0]["samples"]), (&json!("large"), &json!(2)));
+    std::fs::write(place.path().join("samples/bad.json"), "no").unwrap();
+    let refused = rank(&["samples"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused.stderr).contains("bad.json"), "{}", said(&refused.stderr));
+}
