@@ -145,7 +145,13 @@ fn an_arm_stands_once_beside_one_plain_server() {
     });
     let mut all = policy(BlockUnit::Pair, &[], &[]);
     arms.into_iter().for_each(|arm| all.join(arm));
-    let room = BlockRoom { left_ns: 1000, block_ns: 1000, cost_ns: &|_| 1, compare_runs: 0 };
+    let room = BlockRoom {
+        left_ns: 1000,
+        block_ns: 1000,
+        cost_ns: &|_| 1,
+        side_by_side: 1,
+        compare_runs: 0,
+    };
     let mut met = Vec::new();
     for _ in 0..4 {
         let first = all.next_block(&room).unwrap();
@@ -169,8 +175,13 @@ fn pairs_go_to_the_arms_that_the_time_can_decide() {
         let mut left = seconds;
         let mut met = Vec::new();
         while left >= 10 {
-            let room =
-                BlockRoom { left_ns: left, block_ns: left, cost_ns: &|_| 10, compare_runs: 0 };
+            let room = BlockRoom {
+                left_ns: left,
+                block_ns: left,
+                cost_ns: &|_| 10,
+                side_by_side: 1,
+                compare_runs: 0,
+            };
             let arm = all.next_block(&room).unwrap().runs.iter().find_map(|arm| *arm).unwrap();
             met.push(arm);
             // Too noisy to decide anything.

@@ -183,6 +183,7 @@ fn drive(
                 // Half of the overrun is for the estimate of a block, half for a last block.
                 block_ns: time.left(now, time.budget.0 / (2 * OVERRUN)),
                 cost_ns: &cost_ns,
+                side_by_side: subject.most_side_by_side().max(1) as u64,
                 compare_runs,
             };
             next_blocks(policy, &room, subject.most_side_by_side())?

@@ -146,6 +146,8 @@ pub struct BlockRoom<'a> {
     pub block_ns: u64,
     /// The time of one run of an arm, or of the control (`None`). For a pair, the time of both sides.
     pub cost_ns: &'a dyn Fn(Option<usize>) -> u64,
+    /// Blocks at once that run side by side.
+    pub side_by_side: u64,
     /// Runs that it takes to compare a first output.
     pub compare_runs: u32,
 }

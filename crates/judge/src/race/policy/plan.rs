@@ -130,7 +130,7 @@ impl RacePolicy {
     /// Runs of some arms and of the control: two of the control where they fit, which also shows how far equal runs
     /// differ, and two of a single arm. Each arm that races has its turn before one has the next.
     fn next_at_once(&mut self, room: &BlockRoom<'_>) -> Option<ArmSelection> {
-        let racing = self.held(room, self.of_way(true, self.wanted()));
+        let racing = self.held(room, room.side_by_side, self.of_way(true, self.wanted()));
         self.turn.retain(|arm| racing.contains(arm));
         if self.turn.is_empty() {
             self.turn.clone_from(&racing);
@@ -214,7 +214,7 @@ impl RacePolicy {
             return self.fitting(ways.collect(), room);
         };
         let is_first = self.of_way(false, self.racing()).into_iter().all(|arm| self.runs(arm) == 0);
-        let racing = self.held(room, self.of_way(false, self.racing()));
+        let racing = self.held(room, 1, self.of_way(false, self.racing()));
         let leader = self.race().leader(&open).or(racing.first().copied());
         let sizes: &[u32] = match racing.len() {
             1 => &[MANY, FEW],
@@ -227,9 +227,10 @@ impl RacePolicy {
         self.fitting(ways, room)
     }
 
-    /// Those of `racing` that fit the remaining time beside the control. The most promising come first.
-    fn held(&self, room: &BlockRoom<'_>, mut racing: Vec<usize>) -> Vec<usize> {
-        let runs = room.left_ns / (room.cost_ns)(None).max(1);
+    /// Those of `racing` that fit the remaining time beside the control, if this many runs go side by side. The most
+    /// promising come first.
+    fn held(&self, room: &BlockRoom<'_>, side_by_side: u64, mut racing: Vec<usize>) -> Vec<usize> {
+        let runs = room.left_ns.saturating_mul(side_by_side) / (room.cost_ns)(None).max(1);
         let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
         let held = held.saturating_sub(1).max(1);
         if racing.iter().all(|arm| self.runs(*arm) == 0) {
