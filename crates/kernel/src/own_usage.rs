@@ -1,4 +1,4 @@
-//! Usage of the calling thread or process, from `getrusage(2)`. Overhead: one system call, some 0.2 us.
+//! Usage of the calling thread, this process or its children, from `getrusage(2)`. Overhead: one system call, some 0.2 us.
 
 use pagewise_model::{Bytes, Nanos};
 use rustix::io::Errno;
@@ -49,6 +49,14 @@ pub fn thread_faults() -> Result<u64, Errno> {
 /// As [`thread`].
 pub fn process() -> Result<ProcessUsage, Errno> {
     read(libc::RUSAGE_SELF)
+}
+
+/// Usage of all reaped children of this process, and of those that they had reaped.
+///
+/// # Errors
+/// As [`thread`].
+pub fn children() -> Result<ProcessUsage, Errno> {
+    read(libc::RUSAGE_CHILDREN)
 }
 
 fn read(who: i32) -> Result<ProcessUsage, Errno> {

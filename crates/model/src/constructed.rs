@@ -100,6 +100,7 @@ pub fn traced() -> TracedLook {
         pattern: Fact::missing("not stepped"),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: BTreeMap::new(),
+        checkpoint_bytes: None,
         ended: ProgramEnd::Exited(0),
     }
 }

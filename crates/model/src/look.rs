@@ -281,6 +281,10 @@ pub struct TracedLook {
     /// Kinds of descriptors that processes held at exit ("regular", "pipe", "socket", ...), with their
     /// counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
+    /// Bytes that its calls had read and written when it was stopped as too long for the budget; every later run
+    /// is stopped there too. Absent for a run to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_bytes: Option<Bytes>,
     pub ended: ProgramEnd,
 }
 

@@ -21,7 +21,7 @@ use crate::schema::JsonSchema;
 use crate::service::TunedService;
 use crate::spec::{ServiceSpec, SessionSpec, StdoutTarget};
 use crate::trial::Experiment;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use crate::usage::ProgramUsage;
 use serde::{Deserialize, Serialize};
 
@@ -318,6 +318,12 @@ impl SavedRun {
     pub fn best_prediction(&self, candidate: &RemedyCandidate) -> Option<&GainPrediction> {
         let doses = candidate.doses.iter().filter_map(|dose| self.prediction(&dose.spec()));
         doses.max_by(|a, b| a.gain_share.total_cmp(&b.gain_share))
+    }
+
+    /// Bytes that each run had read and written when it was stopped. `None` if runs went to their end.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> Option<Bytes> {
+        self.look.as_ref()?.traced.known()?.checkpoint_bytes
     }
 
     /// The remedies of an arm; none if the arm is a command of the user.

@@ -21,13 +21,15 @@ pub enum ProgramEnd {
     /// By `exit` with this status (0..=255).
     Exited(i32),
     Signaled(i32),
+    /// Stopped at its checkpoint, by an experiment.
+    Checkpoint,
 }
 
 impl ProgramEnd {
-    /// True for exit status 0.
+    /// True for exit status 0, and for a run that did its part of the work.
     #[must_use]
     pub const fn success(self) -> bool {
-        matches!(self, Self::Exited(0))
+        matches!(self, Self::Exited(0) | Self::Checkpoint)
     }
     /// The status that a shell would show (128 + signal).
     #[must_use]
@@ -35,6 +37,7 @@ impl ProgramEnd {
         match self {
             Self::Exited(status) => status,
             Self::Signaled(signal) => 128 + signal,
+            Self::Checkpoint => 0,
         }
     }
 }
@@ -44,6 +47,7 @@ impl std::fmt::Display for ProgramEnd {
         match self {
             Self::Exited(status) => write!(f, "exit status {status}"),
             Self::Signaled(signal) => write!(f, "killed by signal {signal}"),
+            Self::Checkpoint => f.write_str("a stop at the checkpoint"),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! argument that is not an option selects tests by part of their names.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
+#[path = "trace_live/checkpoint.rs"]
+mod checkpoint;
 #[path = "trace_live/effects.rs"]
 mod effects;
 #[path = "trace_live/input.rs"]
@@ -21,7 +23,7 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
 use pagewise_tracee::launch::{LaunchError, OutputSink, ProgramLaunch, StdinSource};
 use pagewise_tracee::supervise::{
-    self, RunSupervisor, SuperviseError, TakeAccount, TraceFunctions,
+    self, LookOptions, RunSupervisor, SuperviseError, TakeAccount, TraceFunctions,
 };
 use pagewise_tracee::watcher::{RunWatcher, WatchContext};
 use std::ffi::OsString;
@@ -48,7 +50,7 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 31] = [
+    let tests: [(&str, fn()); 32] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
@@ -95,6 +97,10 @@ fn run_all(filter: Option<&str>) {
         ("access_patterns_differ", access_patterns_differ),
         ("failures_are_named", failures_are_named),
         ("it_works_below_a_supervisor", it_works_below_a_supervisor),
+        (
+            "long_programs_are_looked_at_up_to_a_checkpoint",
+            checkpoint::long_programs_are_looked_at_up_to_a_checkpoint,
+        ),
     ];
     let mut count = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter.unwrap_or(""))) {
@@ -311,8 +317,8 @@ fn files_that_are_written_and_stay_are_reported() {
     let root = dir.path().canonicalize().unwrap();
     let paths = ["made", "old", "whole"].map(|name| root.join(name).display().to_string());
     assert_eq!(seen.written, paths);
-    let scratch = vec![root];
-    let options = TraceOptions { scratch, ..TraceOptions::default() };
+    let look = LookOptions { scratch: vec![root], ..LookOptions::default() };
+    let options = TraceOptions { look, ..TraceOptions::default() };
     let own = traced_run(
         &ProgramLaunch { stdout: OutputSink::Null, ..shell(dir.path(), script) },
         &options,

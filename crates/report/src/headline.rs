@@ -42,7 +42,7 @@ pub fn headline(run: &SavedRun) -> String {
         RunKind::Profile => profile_headline(run),
         RunKind::Faults => crate::faults::headline(run),
         RunKind::Ab => ab_headline(run),
-        RunKind::Tune => tune_headline(run),
+        RunKind::Tune => format!("{}{}", tune_headline(run), first_part(run)),
         RunKind::Bench => bench_headline(run),
         RunKind::Cache | RunKind::Text | RunKind::Choose => match &run.body {
             Some(RunBody::CacheRestore(restore)) => crate::cache_restore::headline(restore),
@@ -108,6 +108,13 @@ pub(crate) fn without(diagnosis: &Diagnosis) -> String {
         [] => String::new(),
         costs => format!(", without {}: not seen", costs.join(" and ")),
     }
+}
+
+/// That runs did not go to their ends, as the end of a sentence.
+fn first_part(run: &SavedRun) -> String {
+    let stopped = run.checkpoint_bytes().and(run.look.as_ref());
+    let wall = stopped.and_then(|look| look.runs.iter().map(|usage| usage.wall_ns).max());
+    wall.map_or_else(String::new, |wall| format!("; runs were stopped after {wall}"))
 }
 
 fn verdicts(run: &SavedRun) -> &[ArmVerdict] {

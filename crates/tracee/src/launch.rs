@@ -7,6 +7,7 @@
 //!
 //! Cost: one fork of a small process. None of it falls between the start of the clock and `exec`.
 
+use crate::checkpoint::RunCheckpoint;
 use crate::child::{self, LaunchStep, PreparedExec, SignalState};
 use crate::drain::OutputDrain;
 use crate::environment::{self, Variables};
@@ -68,6 +69,8 @@ pub struct ProgramLaunch {
     pub timeout_ns: Option<Nanos>,
     /// Kill the tree when its unreclaimable memory exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
+    /// Where it ends early.
+    pub checkpoint: Option<RunCheckpoint>,
     /// What is recorded.
     pub observe: ObservationOptions,
     /// Command that starts a page-fault recorder beside it (`recorder`); empty for no recorder.
@@ -88,6 +91,7 @@ impl ProgramLaunch {
             own_session: true,
             timeout_ns: None,
             memory_limit_bytes: None,
+            checkpoint: None,
             observe: ObservationOptions::default(),
             recorder: Vec::new(),
         }

@@ -10,6 +10,7 @@
 )]
 
 mod borrowed_x86_64;
+pub mod checkpoint;
 mod child;
 mod child_ends;
 pub mod collapse;

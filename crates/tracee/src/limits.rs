@@ -1,4 +1,4 @@
-//! The limits of a run: how long it may take and how much memory it may hold.
+//! The limits of a run: how long it may take, how much memory it may hold, and where it ends early.
 //!
 //! Time is exact to a wake-up; memory is checked every 100 ms. A check is slow for a tree of many processes
 //! (`memory`). So it is repeated only when the machine has lost half of the memory that the tree had left, or
@@ -6,6 +6,7 @@
 //!
 //! Not seen in between: growth that is offset by other processes that free as much memory.
 
+use crate::checkpoint::{CheckpointWatch, TreeWork};
 use crate::holdings::UnmappedHoldings;
 use crate::launch::ProgramLaunch;
 use crate::memory;
@@ -13,6 +14,8 @@ use crate::tree::ProcessTree;
 use pagewise_kernel::proc::meminfo;
 use pagewise_model::units::{Bytes, Nanos};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Interval between two memory checks.
@@ -27,6 +30,8 @@ const LONGEST_REST: u64 = 2000;
 pub(crate) enum BrokenLimit {
     Time(Nanos),
     Memory(Bytes),
+    /// It reached its checkpoint, having done this.
+    Checkpoint(TreeWork),
 }
 
 impl fmt::Display for BrokenLimit {
@@ -36,6 +41,7 @@ impl fmt::Display for BrokenLimit {
                 write!(f, "it did not end within {:.1} s and was killed", most.as_secs())
             }
             Self::Memory(most) => write!(f, "it took more than {most} of memory and was killed"),
+            Self::Checkpoint(_) => f.write_str("it was stopped at its checkpoint"),
         }
     }
 }
@@ -48,6 +54,7 @@ pub(crate) struct LimitMonitor {
     holdings: UnmappedHoldings,
     next_memory_check: Nanos,
     looked: Option<MemoryCheck>,
+    checkpoint: Option<CheckpointWatch>,
     broken: Option<BrokenLimit>,
 }
 
@@ -71,14 +78,15 @@ impl MemoryCheck {
 }
 
 impl LimitMonitor {
-    /// For a program that starts now.
-    pub(crate) fn of(launch: &ProgramLaunch) -> Self {
+    /// For a program that starts now. It is not stopped at its checkpoint once `has_effects` is set.
+    pub(crate) fn of(launch: &ProgramLaunch, has_effects: Arc<AtomicBool>) -> Self {
         Self {
             time: launch.timeout_ns,
             memory: launch.memory_limit_bytes,
             holdings: UnmappedHoldings::from_now(),
             next_memory_check: MEMORY_CHECK,
             looked: None,
+            checkpoint: launch.checkpoint.map(|one| CheckpointWatch::new(one, has_effects)),
             broken: None,
         }
     }
@@ -88,13 +96,22 @@ impl LimitMonitor {
         self.broken
     }
 
+    /// The work of a run that reached its checkpoint.
+    pub(crate) const fn reached(&self) -> Option<TreeWork> {
+        match self.broken {
+            Some(BrokenLimit::Checkpoint(work)) => Some(work),
+            _ => None,
+        }
+    }
+
     /// When to look again.
     pub(crate) fn due(&self) -> Option<Nanos> {
         if self.broken.is_some() {
             return None;
         }
         let memory = self.memory.map(|_| self.next_memory_check);
-        [self.time, memory].into_iter().flatten().min()
+        let checkpoint = self.checkpoint.as_ref().and_then(CheckpointWatch::due);
+        [self.time, memory, checkpoint].into_iter().flatten().min()
     }
 
     /// Checks the limits. True if one has been broken since the last check: then kill the tree.
@@ -106,6 +123,8 @@ impl LimitMonitor {
             && now >= most
         {
             self.broken = Some(BrokenLimit::Time(most));
+        } else if let Some(work) = self.checkpoint.as_mut().and_then(|one| one.look(tree, now)) {
+            self.broken = Some(BrokenLimit::Checkpoint(work));
         } else if let Some(most) = self.memory
             && now >= self.next_memory_check
         {
@@ -149,9 +168,9 @@ mod tests {
     fn a_limit_is_broken_once() {
         let mut tree = ProcessTree::new(1, []);
         let mut launch = ProgramLaunch::experiment(vec!["x".into()]);
-        assert_eq!(LimitMonitor::of(&launch).due(), None);
+        assert_eq!(LimitMonitor::of(&launch, Arc::default()).due(), None);
         launch.timeout_ns = Some(Nanos::millis(70));
-        let mut limits = LimitMonitor::of(&launch);
+        let mut limits = LimitMonitor::of(&launch, Arc::default());
         assert!(!limits.look(&mut tree, Nanos::millis(69)));
         assert_eq!(limits.due(), Some(Nanos::millis(70)));
         assert!(limits.look(&mut tree, Nanos::millis(70)));

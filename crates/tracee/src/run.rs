@@ -9,6 +9,7 @@
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
+use crate::checkpoint::at_checkpoint;
 use crate::child_ends::ChildEnds;
 use crate::descendants::{self, ExceptedChildren, KillOutcome};
 use crate::launch::{
@@ -25,7 +26,7 @@ use crate::tree::ProcessTree;
 use crate::wait;
 use crate::watcher::{MakeWatcher, RunWatcher, WatchContext, WatchReport};
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
-use pagewise_kernel::{affinity, thp};
+use pagewise_kernel::{affinity, own_usage, thp};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{CpuSamples, UserSamples, WalkCounts};
@@ -37,6 +38,7 @@ use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,10 +149,11 @@ fn run_once(
     let recording = FaultRecording::beside(&launch.recorder, child.pid());
     let starts = StartWatch::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
-    let mut limits = LimitMonitor::of(launch);
+    let mut limits = LimitMonitor::of(launch, Arc::default());
     let mut samplers = RunSamplers::of(&launch.observe);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
+    let reaped_before = own_usage::children().ok();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
     let tree = ProcessTree::new(running.pid(), helpers.iter().copied());
     let except = ExceptedChildren { helpers, unreaped: Some(running.pid()) };
@@ -170,6 +173,8 @@ fn run_once(
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = || wait::usage(running.pid(), wall, running.io());
     let usage = samplers.finish(running.pid(), usage)?;
+    let reaped = reaped_before.zip(own_usage::children().ok());
+    let usage = at_checkpoint(usage, launch.checkpoint, limits.reached(), reaped);
     let huge = HugeCounts::now().since(huge_before);
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += drain.finish(stop)?;

@@ -12,6 +12,7 @@ use helper::{agent, install};
 use pagewise_model::plan::{ArmSettings, EnvMerge, ThpRestriction, WatchAction};
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::ProgramEnd;
+use pagewise_tracee::checkpoint::RunCheckpoint;
 use pagewise_tracee::launch::{LaunchError, OutputSink, ProgramLaunch, StdinSource};
 use pagewise_tracee::run::FinishedRun;
 use pagewise_tracee::supervise::{RunSupervisor, SuperviseError};
@@ -225,6 +226,23 @@ fn limits_kill_the_whole_tree() {
         }
         Err(other) => panic!("{other}"),
     }
+}
+
+#[test]
+fn a_run_ends_at_its_checkpoint() {
+    let copies = "dd if=/dev/zero of=/dev/null bs=64k";
+    for script in [format!("exec {copies}"), format!("{copies}; true")] {
+        let at = Bytes::mib(400);
+        let launch = ProgramLaunch { checkpoint: Some(RunCheckpoint::At(at)), ..sh(&script) };
+        let usage = run(&launch).unwrap().usage;
+        assert_eq!(usage.ended, ProgramEnd::Checkpoint, "{script}");
+        let moved = usage.read_bytes.unwrap() + usage.written_bytes.unwrap();
+        assert!(moved >= at, "{script}: {moved}");
+        assert!(usage.sys_ns > Nanos(0), "{script}: its processes count, waited for or not");
+    }
+    let checkpoint = Some(RunCheckpoint::At(Bytes::gib(1)));
+    let usage = run(&ProgramLaunch { checkpoint, ..sh("true") }).unwrap().usage;
+    assert_eq!(usage.ended, ProgramEnd::Exited(0), "it did less");
 }
 
 #[test]

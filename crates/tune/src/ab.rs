@@ -63,7 +63,7 @@ impl CommandComparison<'_> {
             seen.push(self.seen(&arm, &captured, world)?);
             arms.push(arm);
         }
-        let limits = RunLimits { time: Some(look::longest(slowest.0)), memory: None };
+        let limits = RunLimits { time: Some(look::longest(slowest.0)), ..RunLimits::default() };
         let spent = Nanos(world.now().0.saturating_sub(since.0));
         let (runs, cost_ns) = if self.is_over(spent + slowest) {
             (seen[0].runs.clone(), slowest)
@@ -100,7 +100,7 @@ impl CommandComparison<'_> {
         if in_turn || first.usage.wall_ns > LONG {
             return Ok(seen);
         }
-        Ok(ObservedProgram { traced: world.traced(arm)?.0, ..seen })
+        Ok(ObservedProgram { traced: world.traced(arm, &RunLimits::default())?.0, ..seen })
     }
 
     /// Whether this is more time than the user gave, by more than a tenth.
@@ -117,9 +117,11 @@ impl CommandComparison<'_> {
     ) -> Result<CapturedOutput, SessionStop> {
         let time = self.request.spec.budget_ns;
         let run =
-            world.captured(arm, &RunLimits { time, memory: None }).map_err(|stop| match stop {
-                SessionStop::TooLong(limit) => SessionStop::OverBudget(limit),
-                stop => stop,
+            world.captured(arm, &RunLimits { time, ..RunLimits::default() }).map_err(|stop| {
+                match stop {
+                    SessionStop::TooLong(limit) => SessionStop::OverBudget(limit),
+                    stop => stop,
+                }
             })?;
         if run.usage.ended.success() || self.request.spec.ignore_failure {
             return Ok(run);

@@ -7,8 +7,11 @@ use crate::request::{PLAIN, SessionRequest};
 use crate::stop::SessionStop;
 use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, TimedRun};
 use pagewise_model::look::{CpuSamples, LookFindings, TracedLook, UserSamples, WalkCounts};
+use pagewise_model::spec::SessionSpec;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::usage::ProgramUsage;
 use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_tracee::checkpoint::RunCheckpoint;
 use pagewise_tracee::run::FinishedRun;
 
 /// The least memory touched and freed before a run, beyond the program's peak. Usually it is as much as the
@@ -28,6 +31,11 @@ const TIME_FACTOR: u64 = 10;
 const TIME_LEAST: Nanos = Nanos::secs(10);
 /// The least time limit of a first plain run, when only the traced run is known.
 const FIRST_LEAST: Nanos = Nanos::secs(60);
+/// A run that takes more than this part of the budget ends at a checkpoint: the budget then holds some eight pairs of
+/// runs.
+const CHECKPOINT_PART: u64 = 10;
+/// A run that takes longer ends at a checkpoint if only a look is wanted.
+const LONGEST_LOOK: Nanos = Nanos::secs(10);
 /// Memory that an arm may take, relative to the program's peak.
 const MEMORY_FACTOR: f64 = 1.25;
 /// Memory that an arm may take beyond that: no more than conditioning takes anyway.
@@ -143,6 +151,9 @@ pub(crate) fn rerun(
         }
         Fact::Missing(why) => notes.push(format!("no traced look: {why}")),
     }
+    notes.extend(traced.known().and_then(|seen| seen.checkpoint_bytes).map(|bytes| {
+        format!("long runs end at a checkpoint, after {bytes} read and written: what comes later is not seen; a longer --budget compares whole runs")
+    }));
     notes.extend(request.read_once().map(|what| {
         format!("standard input is {what}, which the program does not read: each run gets an empty one instead")
     }));
@@ -174,11 +185,25 @@ pub(crate) fn is_worth_recording(runs: &[ProgramUsage], price_ns: f64) -> bool {
     runs.iter().any(|run| cost(run) >= LEAST_CEILING * run.wall_ns.0 as f64)
 }
 
+/// Where the traced run of a program that takes long ends: every later run ends there, too. Only if the user gave
+/// the time of the session, or wants no more than a look.
+pub(crate) fn first_checkpoint(spec: &SessionSpec) -> Option<RunCheckpoint> {
+    let budget = spec.budget_ns.map(|budget| Nanos(budget.0 / CHECKPOINT_PART));
+    let look = spec.advise.then_some(LONGEST_LOOK);
+    let after = budget.into_iter().chain(look).min()?;
+    (spec.quantity != ComparedQuantity::Memory).then_some(RunCheckpoint::After(after))
+}
+
+/// Where each run after this look ends early.
+fn checkpoint(traced: &Fact<TracedLook>) -> Option<RunCheckpoint> {
+    traced.known()?.checkpoint_bytes.map(RunCheckpoint::At)
+}
+
 /// Limits of the first plain run: no more than a traced life suggests.
 pub(crate) fn first_limits(traced: &Fact<TracedLook>) -> RunLimits {
     let lives = traced.known().into_iter().flat_map(|t| &t.processes).map(|p| p.traced_life_ns.0);
     let time = lives.max().map(|life| Nanos(life.saturating_mul(TIME_FACTOR)).max(FIRST_LEAST));
-    RunLimits { time, memory: None }
+    RunLimits { time, memory: None, checkpoint: checkpoint(traced) }
 }
 
 /// Limits of runs after the look. The peak of the whole tree is known from only the traced look;
@@ -191,7 +216,7 @@ pub(crate) fn limits(look: &LookFindings) -> RunLimits {
         let tree: u64 = traced.processes.iter().map(|p| p.peak_rss_bytes.0).sum();
         Bytes((tree.max(largest) as f64 * MEMORY_FACTOR) as u64) + MEMORY_SLACK
     });
-    RunLimits { time: Some(longest(slowest)), memory }
+    RunLimits { time: Some(longest(slowest)), memory, checkpoint: checkpoint(&look.traced) }
 }
 
 /// The time limit of a run, if the slowest took `slowest` nanoseconds.

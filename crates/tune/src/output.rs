@@ -172,8 +172,17 @@ fn mix(x: u64) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StreamRule {
     Exact(StreamHashes),
-    Masked { lines: Vec<Option<u64>> },
-    AnyOrder { bag: u64, lines: usize },
+    Masked {
+        lines: Vec<Option<u64>>,
+    },
+    /// The first lines of runs that were stopped at a checkpoint.
+    Beginning {
+        lines: Vec<Option<u64>>,
+    },
+    AnyOrder {
+        bag: u64,
+        lines: usize,
+    },
     LeftOut(&'static str),
 }
 
@@ -209,9 +218,11 @@ impl OutputBaseline {
         if first.usage.ended != second.usage.ended {
             return Err(BaselineError::Endings(first.usage.ended, second.usage.ended));
         }
+        let is_part = first.usage.ended == ProgramEnd::Checkpoint;
+        let compare = if is_part { compare_beginnings } else { compare };
         let pairs = first.streams.iter().zip(&second.streams);
         let rules = pairs
-            .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
+            .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b, compare)?)))
             .collect::<Result<_, BaselineError>>()?;
         Ok(Self { ended: first.usage.ended, rules, only: None })
     }
@@ -242,6 +253,7 @@ fn rule(
     name: &str,
     a: &Result<StreamHashes, String>,
     b: &Result<StreamHashes, String>,
+    compare: fn(&StreamHashes, &StreamHashes) -> StreamRule,
 ) -> Result<StreamRule, BaselineError> {
     match (a, b) {
         (Ok(x), Ok(y)) => Ok(compare(x, y)),
@@ -267,8 +279,27 @@ fn compare(x: &StreamHashes, y: &StreamHashes) -> StreamRule {
     if left.len() != right.len() {
         return StreamRule::LeftOut("has a different number of lines in each plain run");
     }
-    let lines = left.iter().zip(right).map(|(l, r)| (l == r).then_some(*l)).collect();
-    StreamRule::Masked { lines }
+    StreamRule::Masked { lines: common(left, right) }
+}
+
+/// The same for runs that were stopped, each at another byte.
+fn compare_beginnings(x: &StreamHashes, y: &StreamHashes) -> StreamRule {
+    match (&x.lines, &y.lines) {
+        (Some(left), Some(right)) => {
+            StreamRule::Beginning { lines: common(whole_lines(left), whole_lines(right)) }
+        }
+        _ => StreamRule::LeftOut("is cut at the checkpoint and too long to compare by lines"),
+    }
+}
+
+/// Those of equal lines.
+fn common(left: &[u64], right: &[u64]) -> Vec<Option<u64>> {
+    left.iter().zip(right).map(|(l, r)| (l == r).then_some(*l)).collect()
+}
+
+/// The lines before the last, which may be cut.
+fn whole_lines(lines: &[u64]) -> &[u64] {
+    &lines[..lines.len().saturating_sub(1)]
 }
 
 fn exception(name: &str, rule: &StreamRule) -> Option<String> {
@@ -277,12 +308,14 @@ fn exception(name: &str, rule: &StreamRule) -> Option<String> {
         StreamRule::AnyOrder { .. } => Some(format!(
             "{name}: the order of lines differs between plain runs; compared without order"
         )),
-        StreamRule::Masked { lines } => {
+        StreamRule::Masked { lines } | StreamRule::Beginning { lines } => {
             let out = lines.iter().filter(|l| l.is_none()).count();
-            Some(format!(
-                "{name}: {out} of {} lines differ between plain runs and are ignored",
-                lines.len()
-            ))
+            (out > 0).then(|| {
+                format!(
+                    "{name}: {out} of {} lines differ between plain runs and are ignored",
+                    lines.len()
+                )
+            })
         }
         StreamRule::LeftOut(why) => Some(format!("{name} {why}; not compared")),
     }
@@ -306,6 +339,11 @@ fn differs(rule: &StreamRule, run: &Result<StreamHashes, String>) -> Option<Stri
             }
             _ => Some("has a different number of lines".to_owned()),
         },
+        (StreamRule::Beginning { lines }, Ok(stream)) => {
+            let run = whole_lines(stream.lines.as_deref().unwrap_or_default());
+            let bad = lines.iter().zip(run).position(|(p, r)| p.is_some_and(|p| p != *r))?;
+            Some(format!("differs in line {}", bad + 1))
+        }
     }
 }
 
@@ -403,6 +441,23 @@ mod tests {
     fn order_that_changes_by_itself_is_ignored_but_lines_are_not() {
         assert!(verdict("a\nb\nc\n", "b\na\nc\n", "c\nb\na\n").equal);
         assert!(!verdict("a\nb\nc\n", "b\na\nc\n", "c\nb\nx\n").equal);
+    }
+
+    #[test]
+    fn of_runs_that_were_stopped_the_whole_lines_before_are_compared() {
+        let stopped = |out: &str| {
+            let run = run(out);
+            let usage = ProgramUsage { ended: ProgramEnd::Checkpoint, ..run.usage };
+            CapturedOutput { usage, ..run }
+        };
+        let base = OutputBaseline::of_one(stopped("a\nb\nc\nd")).unwrap();
+        assert_eq!(base.exceptions(), [""; 0]);
+        for equal in ["a\nb\nc\nd\ne\n", "a\nb\nX", ""] {
+            assert!(base.check("x", &stopped(equal)).equal, "{equal:?}");
+        }
+        let other = base.check("x", &stopped("a\nX\nc\n"));
+        assert_eq!(other.notes, ["standard output differs in line 2"]);
+        assert!(!base.check("x", &run("a\nb\nc\nd")).equal, "it ended by itself");
     }
 
     #[test]

@@ -19,12 +19,12 @@ use pagewise_judge::race::{BlockUnit, RaceEntrant};
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::look::{LookFindings, TimedFaults, TracedLook};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{RemedyDose, RemedyReceipt};
+use pagewise_model::plan::{RemedyDose, RemedyReceipt, WatchAction};
 use pagewise_model::price::SessionPrices;
 use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::trial::{ArmVerdict, ComparedQuantity, VerdictWord};
 use pagewise_model::usage::ProgramUsage;
-use pagewise_model::{Fact, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::RemedyEvidence;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -101,8 +101,8 @@ impl TunableSubject for ProgramSubject<WorldLab<'_>> {
             None => doses(request, run).into_iter().map(|dose| vec![dose]).collect(),
         };
         let own = request.spec.own_arms.iter().map(ProgramArm::own);
-        let arms: Vec<ProgramArm> =
-            doses.iter().map(|doses| choose::arm(request, doses)).chain(own).collect();
+        let arms = doses.iter().map(|doses| choose::arm(request, doses)).chain(own);
+        let arms: Vec<ProgramArm> = arms.map(|arm| up_to_checkpoint(run, arm)).collect();
         if arms.is_empty() {
             return Ok(Vec::new());
         }
@@ -219,6 +219,26 @@ fn doses(request: &SessionRequest, run: &SavedRun) -> Vec<RemedyDose> {
     choose::doses(request, run)
 }
 
+/// An arm that changes what the program reads and writes is not comparable up to a checkpoint.
+fn up_to_checkpoint(run: &SavedRun, arm: ProgramArm) -> ProgramArm {
+    /// What loading a library reads in each process, at most.
+    const LOADING: Bytes = Bytes::kib(4);
+    /// The work may be wrong by one in this many parts.
+    const PRECISION: u64 = 1000;
+    let traced = run.look.as_ref().and_then(|look| look.traced.known());
+    let Some((traced, bytes)) = traced.and_then(|seen| Some((seen, seen.checkpoint_bytes?))) else {
+        return arm;
+    };
+    let loading = LOADING.0 * PRECISION * traced.processes.len() as u64;
+    let settings = &arm.settings;
+    let is_shifted = arm.doses.is_empty()
+        || !settings.tools.is_empty()
+        || settings.watches.iter().any(|watch| matches!(watch, WatchAction::GrowPipes { .. }))
+        || settings.preloaded().next().is_some() && loading > bytes.0;
+    let why = "it changes what the program reads and writes, which places the checkpoint";
+    ProgramArm { barred: is_shifted.then(|| why.to_owned()), ..arm }
+}
+
 /// The share of its time that can be gained at most.
 fn ceiling(request: &SessionRequest, run: &SavedRun) -> f64 {
     let is_memory = request.spec.quantity == ComparedQuantity::Memory;
@@ -330,7 +350,9 @@ impl SessionLook<'_> {
 
     fn trace(&mut self) -> Result<Fact<TracedLook>, SessionStop> {
         self.world.tell(&SessionEvent::Stage("tracing one run"));
-        let (traced, said) = self.world.traced(&ProgramArm::plain(self.request))?;
+        let checkpoint = look::first_checkpoint(&self.request.spec);
+        let limits = RunLimits { checkpoint, ..RunLimits::default() };
+        let (traced, said) = self.world.traced(&ProgramArm::plain(self.request), &limits)?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         Ok(traced)
     }

@@ -207,7 +207,10 @@ pub(crate) fn race<T: TunableSubject>(
         time: RaceTime { started: subject.now(), budget, left },
         compare_runs: subject.compare_runs(),
     };
-    let (experiment, pairs, halt) = race::run(subject, plan);
+    let (mut experiment, pairs, halt) = race::run(subject, plan);
+    if run.checkpoint_bytes().is_some() {
+        experiment.verdicts.iter_mut().for_each(at_most_likely);
+    }
     run.outcome = Some(outcome(&experiment));
     run.experiment = Some(experiment);
     if let Some(service) = &mut run.service {
@@ -218,6 +221,14 @@ pub(crate) fn race<T: TunableSubject>(
         (_, Some(stop)) => Err(stop),
         (Some(RaceHalt::Interrupted), None) => Err(SessionStop::Interrupted),
         _ => Ok(()),
+    }
+}
+
+/// A gain up to a checkpoint does not prove one of the whole program.
+fn at_most_likely(verdict: &mut ArmVerdict) {
+    if verdict.word == VerdictWord::Keep {
+        verdict.word = VerdictWord::Likely;
+        verdict.why.push_str(", up to the checkpoint");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::race::{ProgramSubject, RaceGoal};
 use crate::request::SessionRequest;
 use crate::session;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunObservation, RunTiming, SessionEvent};
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent};
 use pagewise_judge::text::PageSizePair;
 use pagewise_model::Fact;
 use pagewise_model::body::RunBody;
@@ -66,7 +66,8 @@ impl TextTrialSubject<'_> {
         world.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
         run.prices = Some(world.prices()?);
         world.tell(&SessionEvent::Stage("tracing one run"));
-        let (traced, said) = world.traced(&ProgramArm::plain(self.request))?;
+        let (traced, said) =
+            world.traced(&ProgramArm::plain(self.request), &RunLimits::default())?;
         let notes = look::rerun(self.request, &traced, said)?;
         run.warnings.extend(notes);
         let arms = match self.arms(&traced, &machine) {

@@ -15,6 +15,7 @@ use pagewise_model::spec::OwnArm;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::RemedyMechanism;
 use pagewise_remedy::warmth::TextNow;
+use pagewise_tracee::checkpoint::RunCheckpoint;
 use pagewise_tracee::run::FinishedRun;
 use std::ffi::OsString;
 
@@ -74,6 +75,8 @@ pub struct RunLimits {
     pub time: Option<Nanos>,
     /// Private memory of all its processes; the machine's room binds besides.
     pub memory: Option<Bytes>,
+    /// Where it ends early.
+    pub checkpoint: Option<RunCheckpoint>,
 }
 
 /// What is observed during a timed run.
@@ -157,11 +160,15 @@ pub trait SessionSurroundings: SessionClock {
 pub trait ProgramWorld: SessionSurroundings {
     /// The pool of reserved huge pages, and how many this session may add.
     fn pool(&mut self) -> Fact<HugePool>;
-    /// The traced look at an arm, with the last line of standard error.
+    /// The traced look at an arm, to its end or its checkpoint, with the last line of standard error.
     ///
     /// # Errors
     /// When the program cannot be started or the user interrupts.
-    fn traced(&mut self, arm: &ProgramArm) -> Result<(Fact<TracedLook>, String), SessionStop>;
+    fn traced(
+        &mut self,
+        arm: &ProgramArm,
+        limits: &RunLimits,
+    ) -> Result<(Fact<TracedLook>, String), SessionStop>;
     /// A session is continued that had this look.
     fn seen(&mut self, traced: &Fact<TracedLook>);
     /// One timed run, right after `--prepare` and the conditioning of memory.

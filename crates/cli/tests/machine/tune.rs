@@ -1,7 +1,11 @@
-//! `tune --continue`: a saved session continues. It is refused once its files have changed.
+//! `tune --continue`: a saved session continues. It is refused once its files have changed. `tune --budget` of
+//! programs that take longer.
 
-use crate::helper::{Place, experiment, only_turn, said};
-use pagewise_model::run::SavedRun;
+use crate::helper::{Place, compile, experiment, only_turn, said};
+use pagewise_kernel::thp;
+use pagewise_model::Bytes;
+use pagewise_model::run::{SavedRun, SessionOutcome};
+use pagewise_model::usage::ProgramEnd;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -47,4 +51,43 @@ fn a_session_goes_on_until_its_input_changes() {
     let Some(refused) = experiment(|| place.pagewise(&again)) else { return };
     assert_eq!(refused.status.code(), Some(2));
     assert!(said(&refused.stderr).contains("data` has changed"), "{}", said(&refused.stderr));
+}
+
+#[test]
+fn an_endless_program_is_compared_up_to_a_checkpoint() {
+    const TEST: &str = "an_endless_program_is_compared_up_to_a_checkpoint";
+    let place = Place::new();
+    if !compile("mallocs.c", &["-O1", "-pthread"], &place.path().join("mallocs")) {
+        return println!("SKIP {TEST}: no C compiler");
+    }
+    if thp::enabled().ok().as_deref() != Some("madvise") {
+        return println!("SKIP {TEST}: huge pages are not given on advice here");
+    }
+    let rounds = "while :; do ./mallocs grow 16; head -c 300000 /dev/zero; done";
+    let tune = || {
+        let mut command = place.pagewise(&["tune", "--json", "--budget", "20s"]);
+        command.args(["--only", "heap-huge", "--arm", "other=true", "--", "sh", "-c", rounds]);
+        command.current_dir(place.path());
+        command
+    };
+    let Some(done) = experiment(tune) else { return };
+    let saved =
+        SavedRun::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let at = saved.checkpoint_bytes().unwrap();
+    assert!(at >= Bytes::mib(4), "{at}");
+    let experiment = saved.experiment.unwrap();
+    let runs = experiment.blocks.iter().flat_map(|block| &block.points).map(|point| &point.usage);
+    for usage in runs {
+        assert_eq!(usage.ended, ProgramEnd::Checkpoint);
+        assert!(usage.read_bytes.unwrap() + usage.written_bytes.unwrap() >= at, "{usage:?}");
+    }
+    let [huge, other] = &experiment.verdicts[..] else { panic!("{:?}", experiment.verdicts) };
+    assert!(huge.effect.as_ref().is_some_and(|effect| effect.ratio < 1.0), "{huge:?}");
+    assert!(other.effect.is_none() && other.why.contains("checkpoint"), "{other:?}");
+    assert!(!matches!(saved.outcome, Some(SessionOutcome::Proven { .. })), "{:?}", saved.outcome);
+    assert!(
+        saved.warnings.iter().any(|warning| warning.contains("checkpoint")),
+        "{:?}",
+        saved.warnings
+    );
 }

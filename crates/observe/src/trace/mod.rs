@@ -39,14 +39,13 @@ use pagewise_kernel::error::SysError;
 use pagewise_model::look::{SideEffect, TracedLook};
 use pagewise_tracee::launch::{self, LaunchError, PreExec, ProgramLaunch, StdinSource};
 use pagewise_tracee::ptrace::request;
-use pagewise_tracee::supervise::SuperviseError;
-use std::path::PathBuf;
+use pagewise_tracee::supervise::{LookOptions, SuperviseError};
 
 /// Options of the look.
 #[derive(Debug, Clone, Default)]
 pub struct TraceOptions {
-    /// Directories whose changes do not count as effects.
-    pub scratch: Vec<PathBuf>,
+    /// What the supervisor wants of it.
+    pub look: LookOptions,
     /// Single-step bursts of user code for the access pattern.
     pub pattern: bool,
 }
@@ -95,8 +94,8 @@ impl From<TraceError> for SuperviseError {
 ///
 /// # Errors
 /// [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
-pub fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, SuperviseError> {
-    Ok(traced_run(launch, &TraceOptions { scratch: scratch.to_vec(), pattern: true })?)
+pub fn look(launch: &ProgramLaunch, look: LookOptions) -> Result<TracedLook, SuperviseError> {
+    Ok(traced_run(launch, &TraceOptions { look, pattern: true })?)
 }
 
 /// Runs `launch` under tracing to its end. Its limits are the supervisor's, which ends the tree when

@@ -72,6 +72,7 @@ impl RunningLook {
             written: Vec::new(),
             footprint: Fact::missing(NOT_TRACED),
             descriptor_kinds: BTreeMap::new(),
+            checkpoint_bytes: None,
             ended,
         }
     }

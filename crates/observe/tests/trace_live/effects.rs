@@ -4,6 +4,7 @@ use super::{look, own, shell};
 use pagewise_model::usage::ProgramEnd;
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
 use pagewise_tracee::launch::ProgramLaunch;
+use pagewise_tracee::supervise::LookOptions;
 use std::path::Path;
 
 pub(super) fn prepared_dir() -> tempfile::TempDir {
@@ -106,7 +107,8 @@ pub(super) fn harmless_commands_have_no_effects() {
         assert_eq!(seen.ended, ProgramEnd::Exited(0), "{command}");
     }
     let dir = prepared_dir();
-    let options = TraceOptions { scratch: vec![dir.path().to_owned()], ..TraceOptions::default() };
+    let look = LookOptions { scratch: vec![dir.path().to_owned()], ..LookOptions::default() };
+    let options = TraceOptions { look, ..TraceOptions::default() };
     let seen = traced_run(&shell(dir.path(), "rm a; echo > b"), &options).unwrap();
     assert!(seen.effects.is_empty(), "{:?}", seen.effects);
 }

@@ -23,7 +23,7 @@ mod traced;
 
 pub use front::RunSupervisor;
 pub use server::serve;
-pub use traced::{TakeAccount, TakeLook, TraceFunctions};
+pub use traced::{LookOptions, TakeAccount, TakeLook, TraceFunctions};
 
 use crate::launch::{LaunchError, ProgramLaunch, SurvivingProcess};
 use crate::launch_error::named;

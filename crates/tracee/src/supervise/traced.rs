@@ -3,7 +3,8 @@
 //!
 //! Tracing serves stops and cannot listen. So a thread listens, and kills the tree when a message arrives or
 //! a limit is broken. It only kills: the tracer waits for the ended processes. A look that broke a limit is
-//! discarded, but the reason names what the program had done by then.
+//! discarded, but the reason names what the program had done by then. A look that ended at its checkpoint
+//! counts.
 
 use super::{AccountedRun, SuperviseError, SupervisorResponse};
 use crate::descendants::{self, ExceptedChildren};
@@ -13,16 +14,27 @@ use crate::tree::ProcessTree;
 use crate::wait;
 use pagewise_model::look::{SideEffect, TracedLook, sentence};
 use pagewise_model::units::Nanos;
+use pagewise_model::usage::ProgramEnd;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Runs a program to its end under tracing. Its effects inside the directories do not count. None of its
-/// processes is left behind. Fails with [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
+/// Runs a program to its end, or up to its checkpoint, under tracing. None of its processes is left behind. Fails with [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
 pub type TakeLook<'a> =
-    &'a dyn Fn(&ProgramLaunch, &[PathBuf]) -> Result<TracedLook, SuperviseError>;
+    &'a dyn Fn(&ProgramLaunch, LookOptions) -> Result<TracedLook, SuperviseError>;
+
+/// What a traced look is told, and tells meanwhile.
+#[derive(Debug, Clone, Default)]
+pub struct LookOptions {
+    /// Directories whose changes do not count as effects.
+    pub scratch: Vec<PathBuf>,
+    /// To be set as soon as the program has had an effect or has opened a file for writing.
+    pub has_effects: Arc<AtomicBool>,
+}
 
 /// Runs a program to its end and accounts for its memory. Fails like [`TakeLook`].
 pub type TakeAccount<'a> = &'a dyn Fn(&ProgramLaunch) -> Result<AccountedRun, SuperviseError>;
@@ -51,7 +63,14 @@ pub(super) fn look(
     look: TakeLook<'_>,
 ) -> SupervisorResponse {
     let scratch: Vec<PathBuf> = scratch.into_iter().map(PathBuf::from).collect();
-    match attended(launch, socket, |launch| look(launch, &scratch)) {
+    let has_effects = Arc::default();
+    let options = LookOptions { scratch, has_effects: Arc::clone(&has_effects) };
+    match attended(launch, socket, has_effects, |launch| look(launch, options)) {
+        Ok((Some(BrokenLimit::Checkpoint(work)), Ok(traced))) => {
+            let checkpoint_bytes = Some(work.bytes());
+            let ended = ProgramEnd::Checkpoint;
+            SupervisorResponse::Traced(Box::new(TracedLook { checkpoint_bytes, ended, ..traced }))
+        }
         Ok((Some(limit), result)) => {
             let effects = result.map(|traced| traced.effects).unwrap_or_default();
             SupervisorResponse::NotTraced(format!("{limit}{}", had_done(&effects)))
@@ -68,7 +87,7 @@ pub(super) fn account(
     socket: BorrowedFd<'_>,
     account: TakeAccount<'_>,
 ) -> SupervisorResponse {
-    match attended(launch, socket, account) {
+    match attended(launch, socket, Arc::default(), account) {
         Ok((Some(limit), _)) => SupervisorResponse::NotTraced(limit.to_string()),
         Ok((None, Ok(accounted))) => SupervisorResponse::Accounted(Box::new(accounted)),
         Ok((None, Err(error))) => failed(error),
@@ -89,18 +108,20 @@ fn failed(error: SuperviseError) -> SupervisorResponse {
 /// Result of a run, and the limit that it broke, if any.
 type Attended<T> = (Option<BrokenLimit>, Result<T, SuperviseError>);
 
-/// Runs `launch` by `work` under tracing until it ends, breaks a limit, or `socket` becomes readable.
+/// Runs `launch` by `work` under tracing until it ends, breaks a limit or reaches its checkpoint, or `socket`
+/// becomes readable.
 fn attended<T>(
     launch: &ProgramLaunch,
     socket: BorrowedFd<'_>,
+    has_effects: Arc<AtomicBool>,
     work: impl FnOnce(&ProgramLaunch) -> Result<T, SuperviseError>,
 ) -> Result<Attended<T>, SupervisorResponse> {
     let (done, tell) = pagewise_kernel::pipe::pipe()
         .map_err(|error| SupervisorResponse::NotTraced(error.to_string()))?;
-    // This function keeps the time limit, so that the tracer may sleep between two stops.
-    let untimed = ProgramLaunch { timeout_ns: None, ..launch.clone() };
+    // This function keeps the limits, so that the tracer may sleep between two stops.
+    let untimed = ProgramLaunch { timeout_ns: None, checkpoint: None, ..launch.clone() };
     let (result, why) = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| listen(socket, &done, LimitMonitor::of(launch)));
+        let listener = scope.spawn(|| listen(socket, &done, LimitMonitor::of(launch, has_effects)));
         let result = work(&untimed);
         drop(tell);
         (result, listener.join().unwrap_or(None))

@@ -11,7 +11,7 @@ use pagewise_tracee::pipes::{self, PipeLedger};
 use pagewise_tracee::recorder::RecordError;
 use pagewise_tracee::run::{self, RunOutcome};
 use pagewise_tracee::supervise::{
-    self, AccountedRun, RunSupervisor, SuperviseError, TraceFunctions,
+    self, AccountedRun, LookOptions, RunSupervisor, SuperviseError, TraceFunctions,
 };
 use pagewise_tracee::tree::ProcessTree;
 use pagewise_tracee::watcher::{RunWatcher, WatchContext, WatchReport};
@@ -78,7 +78,7 @@ fn account(launch: &ProgramLaunch) -> Result<AccountedRun, SuperviseError> {
 }
 
 /// Replaces a recorder of traced runs: it only runs the program and lists its arguments.
-fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, SuperviseError> {
+fn look(launch: &ProgramLaunch, options: LookOptions) -> Result<TracedLook, SuperviseError> {
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
         return Err(SuperviseError::Trace("it said so itself".into()));
     }
@@ -100,12 +100,13 @@ fn look(launch: &ProgramLaunch, scratch: &[PathBuf]) -> Result<TracedLook, Super
         pipes: Vec::new(),
         pipe_calls: std::collections::BTreeSet::new(),
         most_processes: 0,
-        effects: scratch.iter().map(effect).collect(),
+        effects: options.scratch.iter().map(effect).collect(),
         files: Vec::new(),
         pattern: Fact::missing("not stepped"),
         written: Vec::new(),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
+        checkpoint_bytes: None,
         ended,
     })
 }

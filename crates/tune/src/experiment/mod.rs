@@ -116,8 +116,10 @@ impl ProgramSubject<WorldLab<'_>> {
     ) -> Vec<RaceEntrant> {
         let all = huge_files(&arms);
         self.arms.control.natural_files = all.iter().cloned().collect();
-        let barred =
-            |arm: ProgramArm| ProgramArm { barred: outputs.bars(&arm), ..beside(arm, &all) };
+        let barred = |arm: ProgramArm| ProgramArm {
+            barred: arm.barred.clone().or_else(|| outputs.bars(&arm)),
+            ..beside(arm, &all)
+        };
         self.arms.tried = arms.into_iter().map(barred).collect();
         self.lab.outputs = outputs;
         self.entrants()

@@ -142,6 +142,7 @@ impl<'a> RealWorld<'a> {
                 StdoutTarget::File => OutputSink::File(self.scratch.file("timed-stdout")),
             },
             timeout_ns: limits.time,
+            checkpoint: limits.checkpoint,
             memory_limit_bytes: room.into_iter().chain(limits.memory).min(),
             ..ProgramLaunch::experiment(arm.command.clone())
         }
@@ -208,9 +209,8 @@ impl<'a> RealWorld<'a> {
         if ended.success() { Ok(()) } else { Err(SessionStop::Around { which, ended }) }
     }
 
-    /// Touches and frees memory so that the host backs it. If the machine cannot provide all of it, the run
-    /// is unprepared or prepared only in part, and this is reported. The host's share is measured in any
-    /// case.
+    /// Touches and frees memory so that the host backs it. Returns false if the machine cannot provide all of
+    /// it. The host's share is measured in any case.
     fn condition(&mut self, bytes: Bytes) -> Result<bool, SessionStop> {
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         match self.runs.condition(bytes.min(room), &raised(&self.stop)) {
@@ -355,10 +355,14 @@ impl ProgramWorld for RealWorld<'_> {
         reservation::facts(self.request.system.as_ref())
     }
 
-    fn traced(&mut self, arm: &ProgramArm) -> Result<(Fact<TracedLook>, String), SessionStop> {
+    fn traced(
+        &mut self,
+        arm: &ProgramArm,
+        limits: &RunLimits,
+    ) -> Result<(Fact<TracedLook>, String), SessionStop> {
         let stderr = self.scratch.file("look-stderr");
-        let plain = self.launch(arm, &RunLimits::default());
-        let launch = ProgramLaunch { stderr: OutputSink::File(stderr.clone()), ..plain };
+        let mut launch = self.launch(arm, limits);
+        launch.stderr = OutputSink::File(stderr.clone());
         let traced = self.around(|live| live.look(&launch))?;
         Ok((traced, files::last_line(&stderr)))
     }

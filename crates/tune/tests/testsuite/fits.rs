@@ -14,7 +14,9 @@ use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::RemedyEvidence;
 use pagewise_tune::choose;
-use pagewise_tune::world::{ProgramArm, ProgramWorld, RunTiming, SessionSurroundings as _};
+use pagewise_tune::world::{
+    ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionSurroundings as _,
+};
 
 /// The candidates for the program of numbers, changed by `change`.
 fn candidates(change: impl Fn(&mut TracedLook, &mut LookFindings)) -> Vec<RemedyCandidate> {
@@ -55,7 +57,8 @@ fn judged(
     let runs =
         (0..2).map(|_| world.timed(&plain, &RunTiming::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
-    let (Fact::Known(mut traced), _) = world.traced(&ProgramArm::unchanged("plain", &[])).unwrap()
+    let (Fact::Known(mut traced), _) =
+        world.traced(&ProgramArm::unchanged("plain", &[]), &RunLimits::default()).unwrap()
     else {
         panic!("no look")
     };

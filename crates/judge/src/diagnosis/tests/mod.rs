@@ -94,6 +94,7 @@ fn look(run: ProgramUsage, processes: Vec<TracedProcess>) -> LookFindings {
             written: Vec::new(),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: BTreeMap::new(),
+            checkpoint_bytes: None,
             ended: ProgramEnd::Exited(0),
         }),
         samples: Fact::missing("no samples"),

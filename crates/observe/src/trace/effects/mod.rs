@@ -17,8 +17,11 @@ use super::reach;
 use pagewise_kernel::page_size;
 use pagewise_model::look::SideEffect;
 use pagewise_tracee::ptrace::read_u64;
+use pagewise_tracee::supervise::LookOptions;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use written::WrittenFiles;
 
 /// What will have happened if the call that was seen to begin succeeds.
@@ -69,15 +72,18 @@ pub(super) struct TreeEffects {
     reads: BTreeMap<Identity, PathBuf>,
     writes: HashSet<Identity>,
     written: WrittenFiles,
+    /// For the supervisor: there is an effect, or a file was opened for writing.
+    has_effects: Arc<AtomicBool>,
 }
 
 impl TreeEffects {
-    pub(super) fn new(scratch: &[PathBuf]) -> Self {
-        let scratch = scratch
+    pub(super) fn new(look: &LookOptions) -> Self {
+        let scratch = look
+            .scratch
             .iter()
             .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
             .collect();
-        Self { scratch, ..Self::default() }
+        Self { scratch, has_effects: Arc::clone(&look.has_effects), ..Self::default() }
     }
 
     pub(super) fn into_found(self) -> Vec<SideEffect> {
@@ -184,6 +190,7 @@ impl TreeEffects {
             && !self.is_free(&place.led())
         {
             self.written.add(&place);
+            self.has_effects.store(true, Ordering::Relaxed);
         }
         if let Some((file, to)) = intent.renames {
             self.written.rename(file, to);
@@ -214,6 +221,7 @@ impl TreeEffects {
     }
 
     fn note(&mut self, pid: i32, (action, subject): (String, String)) {
+        self.has_effects.store(true, Ordering::Relaxed);
         let effect = SideEffect { action, subject, pid };
         if !self.found.contains(&effect) {
             self.found.push(effect);

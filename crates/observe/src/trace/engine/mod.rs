@@ -74,7 +74,7 @@ impl TraceEngine {
             appeared: 0,
             most: 0,
             pipes: TreePipes::default(),
-            effects: TreeEffects::new(&options.scratch),
+            effects: TreeEffects::new(&options.look),
             descriptors: TreeDescriptors::new(root, input_has_ended),
             files: TreeFiles::default(),
             kinds: BTreeMap::new(),
@@ -163,6 +163,7 @@ impl TraceEngine {
                 .sampler
                 .map_or_else(|| Fact::missing("not requested"), PatternSampler::finish),
             descriptor_kinds: self.kinds,
+            checkpoint_bytes: None,
             ended,
         })
     }

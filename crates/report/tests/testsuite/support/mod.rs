@@ -176,6 +176,7 @@ pub(crate) fn traced_look() -> LookFindings {
             written: Vec::new(),
             footprint: Fact::Known(FootprintGrowth { probes: 8, new_pages_per_ms: 2100.0 }),
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),
+            checkpoint_bytes: None,
             ended: ProgramEnd::Exited(0),
         }),
         samples: Fact::Known(CpuSamples {

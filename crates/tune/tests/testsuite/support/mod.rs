@@ -244,7 +244,11 @@ impl ProgramWorld for Fake {
         Fact::Known(self.pool)
     }
 
-    fn traced(&mut self, _: &ProgramArm) -> Result<(Fact<TracedLook>, String), SessionStop> {
+    fn traced(
+        &mut self,
+        _: &ProgramArm,
+        _: &RunLimits,
+    ) -> Result<(Fact<TracedLook>, String), SessionStop> {
         self.traced += 1;
         let process = TracedProcess {
             pid: 10,
