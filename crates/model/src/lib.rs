@@ -13,6 +13,7 @@ pub mod applied;
 pub mod bench;
 pub mod body;
 pub mod bounded;
+pub mod builds;
 pub mod cache;
 pub mod cache_list;
 pub mod capability;

@@ -222,8 +222,8 @@ pub struct StartSeen {
 /// Two builds, compared by their starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderCheck {
-    /// Agreement of the second build with the order.
-    pub conformance: OrderConformance,
+    /// Agreement of the second build with the order; absent without an order.
+    pub conformance: Option<OrderConformance>,
     /// Starts of the first build.
     pub before: StartSeen,
     pub after: StartSeen,

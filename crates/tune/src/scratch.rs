@@ -71,6 +71,14 @@ impl ScratchDir {
         Ok(Some(Self { path, _lock: lock }))
     }
 
+    /// Whether a path is exactly one word in every context of a command: without quotes, within either kind of
+    /// quotes, or passed on to another shell. So no path needs quoting, and the user's quotes stay correct.
+    #[must_use]
+    pub fn is_one_word(path: &Path) -> bool {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
+        path.as_os_str().as_bytes().iter().all(is_plain)
+    }
+
     /// A path in it.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {

@@ -44,8 +44,8 @@ pub(crate) use fleet::{FleetArgs, FleetCommand, FleetRankArgs, FleetScriptArgs, 
 pub(crate) use links::LinksArgs;
 pub(crate) use metrics::MetricsArgs;
 pub(crate) use order::{
-    OrderArgs, OrderCheckArgs, OrderCloseArgs, OrderCommand, OrderEmitArgs, OrderHooksArgs,
-    OrderPredictArgs, OrderRecordArgs,
+    BuildStartArgs, OrderArgs, OrderBuildsArgs, OrderCheckArgs, OrderCloseArgs, OrderCommand,
+    OrderEmitArgs, OrderHooksArgs, OrderPredictArgs, OrderRecordArgs,
 };
 pub(crate) use page::PageArgs;
 pub(crate) use profile::ProfileArgs;

@@ -127,6 +127,7 @@ Exit codes: 0 done; 2 usage or failure.")]
 Examples:
   pagewise order check ./app ./app.ordered --order order.txt -- {} --version
   pagewise order check ./app ./app.ordered --order order.txt --html map.html -- {} -h
+  pagewise order check ./app ./app-Os -- {} --version
 
 Write {} in the command in place of the program. Counts, for each build, the
 faults on its code, the pages of code touched, and the code that is resident
@@ -136,6 +137,29 @@ Exit codes: 0 done; 1 the linker did not follow the order: less than 95% of the
 names were found, or less than 98% of neighbours lie in order; 2 usage or
 failure; 3 cannot be measured here, or another experiment runs.")]
     Check(OrderCheckArgs),
+    /// Build a program in several ways, and compare code, pages, faults and time of a start
+    #[command(after_help = "\
+Examples:
+  pagewise order builds -- cc -O2 app.c -o {out} --- {} --version
+  pagewise order builds --order calls.txt -- cc *.o -o {out} --- {} --version
+  pagewise order builds -- sh -c 'make CFLAGS=\"-O2 {flags}\" && cp app {out}' --- {} -h
+  pagewise order builds --name O2 --name Os -- \\
+    cc -O2 app.c -o {out} --- cc -Os app.c -o {out} --- {} --version
+
+Write {out} in a build in place of the program's file, and {} in the last
+command, which is started. Of several builds, the first is the reference. One
+build is varied: -Os, --gc-sections, --icf=safe and all, -z separate-code and
+noseparate-code, the order of --order, and all of them. Options come at the end
+of the command, or in place of {flags}; of {rustflags} in the form of rustc.
+-Os needs a command that compiles.
+
+Only lld, gold and mold fold identical code. If the build uses GNU ld, another
+linker is tried. --icf=all can change programs that compare addresses of
+functions.
+
+Exit codes: 0 done; 2 usage, or the first build failed; 3 cannot be measured
+here, or another experiment runs; 130 interrupted.")]
+    Builds(OrderBuildsArgs),
 }
 
 /// Pages of code as a picture.
@@ -157,10 +181,38 @@ pub(crate) struct OrderCheckArgs {
     /// The program linked with it, with its symbols
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
-    /// File with the order, one name a line
+    /// File with the order, one name a line; without it, starts are only compared
     #[arg(long, value_name = "FILE")]
-    pub(crate) order: PathBuf,
-    /// Number of starts of each build, to count faults and resident code
+    pub(crate) order: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) starts: BuildStartArgs,
+    #[command(flatten)]
+    pub(crate) drawn: CodeMapArgs,
+    /// The command, with {} for the program
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `pagewise order builds`
+#[derive(Debug, Args)]
+pub(crate) struct OrderBuildsArgs {
+    /// Names of the builds, in order
+    #[arg(long = "name", value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Also link the one build in the order of FILE, one name a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) order: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) starts: BuildStartArgs,
+    /// The builds, and the command to start, with {} for the program
+    #[arg(last = true, required = true, value_name = "BUILD --- CMD")]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// How builds are started.
+#[derive(Debug, Args)]
+pub(crate) struct BuildStartArgs {
+    /// Number of starts of each build, to count faults
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Leave out the comparison of times
@@ -179,15 +231,10 @@ pub(crate) struct OrderCheckArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) drawn: CodeMapArgs,
-    #[command(flatten)]
     pub(crate) patience: LockWaitArgs,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// The command, with {} for the program
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// `pagewise order hooks`

@@ -31,7 +31,7 @@ const HELP: &str =
 pub(crate) fn run(args: AbArgs) -> Result<ExitCode, CommandFailure> {
     let mut commands = match &args.scan {
         Some(scan) => scanned(scan, &args.commands)?,
-        None => split(&args.commands)?,
+        None => split(&args.commands, "give two or more commands, separated by ---", HELP)?,
     };
     name(&mut commands, &args.names)?;
     let first = commands.remove(0);
@@ -110,13 +110,17 @@ fn refused(verdicts: &[ArmVerdict]) -> Option<CommandFailure> {
     ))
 }
 
-fn split(words: &[OsString]) -> Result<Vec<OwnArm>, CommandFailure> {
+/// Commands between `---`, two or more. `why` and `help` say so otherwise.
+pub(super) fn split(
+    words: &[OsString],
+    why: &str,
+    help: &str,
+) -> Result<Vec<OwnArm>, CommandFailure> {
     let commands = words.split(|w| w == BETWEEN);
     let arms: Vec<OwnArm> =
         commands.map(|c| OwnArm { name: String::new(), command: c.to_vec() }).collect();
     if arms.len() < 2 || arms.iter().any(|arm| arm.command.is_empty()) {
-        let why = "give two or more commands, separated by ---";
-        return Err(CommandFailure::usage(why).with_help(HELP));
+        return Err(CommandFailure::usage(why).with_help(help));
     }
     Ok(arms)
 }
@@ -146,7 +150,7 @@ fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, CommandFailure
 }
 
 /// Names the commands: by the user's names, the values of the scan, or their positions.
-fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), CommandFailure> {
+pub(super) fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), CommandFailure> {
     const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
     if !given.is_empty() && given.len() != commands.len() {
         let why = format!("--name names {} of {} commands", given.len(), commands.len());
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn all_commands_have_names_of_their_own() {
-        let mut arms = split(&words("a --- b --- c")).unwrap();
+        let mut arms = split(&words("a --- b --- c"), "", "").unwrap();
         name(&mut arms, &[]).unwrap();
         assert_eq!(
             arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(),
@@ -239,6 +243,7 @@ mod tests {
         );
         let same = ["x", "x", "y"].map(str::to_owned);
         assert!(name(&mut arms, &same).is_err() && name(&mut arms, &same[..2]).is_err());
-        assert!(split(&words("a ---")).is_err() && split(&words("a")).is_err());
+        let is_refused = |text: &str| split(&words(text), "", "").is_err();
+        assert!(is_refused("a ---") && is_refused("a"));
     }
 }

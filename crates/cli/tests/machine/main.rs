@@ -13,6 +13,7 @@ mod bench_pin;
 mod bench_pipe;
 mod bench_text;
 mod bench_tlb;
+mod builds;
 mod cache;
 mod check;
 mod choose;

@@ -1,4 +1,5 @@
 //! `pagewise order` on programs that are compiled and linked here.
+mod builds;
 mod check;
 mod close;
 mod emit;

@@ -26,6 +26,8 @@ static PLACE: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("data.bin"), vec![7; 8 << 20]).unwrap();
     std::fs::write(place.path().join("calls.txt"), "start\nread_options\nmain\n").unwrap();
+    std::fs::copy(Path::new(ROOT).join("tests/programs/twins.c"), place.path().join("app.c"))
+        .unwrap();
     std::os::unix::fs::symlink(Path::new(ROOT).join("fixtures"), place.path().join("fixtures"))
         .unwrap();
     std::env::set_current_dir(place.path()).unwrap();

@@ -10,6 +10,8 @@ mod merge;
 mod names;
 mod pack;
 mod predict;
+mod touched;
+mod variants;
 
 pub use closure::closure;
 pub use conformance::conformance;
@@ -19,3 +21,5 @@ pub use merge::{WorkloadCalls, merge};
 pub use names::stem;
 pub use pack::{AlignedSize, measure, pack};
 pub use predict::{CountFaults, ProgramBuild, best, forecast};
+pub use touched::{ImagePage, touched_file};
+pub use variants::{BuildOptions, BuildVariation, compiles};

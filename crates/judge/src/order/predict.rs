@@ -12,6 +12,7 @@
 //! address, so it is averaged over all page offsets.
 
 use super::arrange::{WINDOW, arrange, first_calls, pages, windows};
+use super::touched::SIZES;
 use pagewise_model::pieces::{
     BuildSymbol, LayoutForecast, OrderForecast, SizeForecast, TouchedCode, Workload,
 };
@@ -290,7 +291,6 @@ fn sizes(program: &ProgramBuild, best: &[usize]) -> Vec<SizeForecast> {
     };
     let called_bytes: u64 = union.calls.iter().map(|at| functions[*at].bytes.0).sum();
     let (today, ordered) = (placed(functions, None), placed(functions, Some(best)));
-    let all = [PageSize::BASE_4K, PageSize::BASE_16K, PageSize::BASE_64K, PageSize::PMD_2M];
     let of = |size: PageSize| {
         let count = |placed: &[Range<u64>]| {
             let parts = parts(program, &union, placed);
@@ -306,7 +306,7 @@ fn sizes(program: &ProgramBuild, best: &[usize]) -> Vec<SizeForecast> {
             ordered_waste_bytes: waste(ordered),
         }
     };
-    all.into_iter().map(of).collect()
+    SIZES.into_iter().map(of).collect()
 }
 
 #[cfg(test)]

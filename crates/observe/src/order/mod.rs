@@ -16,7 +16,7 @@ pub use code::ProgramCode;
 pub use hooks::{HookError, SOURCE as HOOKS, read_hooks};
 pub use objects::{ObjectError, read_objects};
 pub use pages::{FirstTouches, functions_on};
-pub use program::{is_linked, read_frame, read_functions};
+pub use program::{GNU_LD, is_linked, read_frame, read_functions, read_linked};
 pub use record::{ObjectSelection, is_named, record};
 pub use start::{ResidentCode, StartError, resident_code};
 pub use variables::{ImageTouch, read_variables, variables_on};

@@ -47,6 +47,36 @@ pub(super) fn frame<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range
     sections.map(|section| section.address()..section.address() + section.size()).collect()
 }
 
+/// What [`read_linked`] calls a linker that leaves no name in the file, as GNU ld.
+pub const GNU_LD: &str = "GNU ld";
+
+/// The linker of the program at `path` with its version, and the bytes of its code.
+///
+/// # Errors
+/// If it is no readable ELF file.
+pub fn read_linked(path: &Path) -> Result<(String, Bytes), ObjectError> {
+    let data = super::objects::read(path)?;
+    let elf = parse(path, &data)?;
+    let code = elf.sections().filter(|section| section.kind() == object::SectionKind::Text);
+    let text = |name: &str| {
+        let data = elf.section_by_name(name).and_then(|section| section.data().ok());
+        String::from_utf8_lossy(data.unwrap_or_default()).into_owned()
+    };
+    let (comment, note) = (text(".comment"), text(".note.gnu.gold-version"));
+    let comments = comment
+        .split('\0')
+        .filter_map(|one| one.strip_prefix("Linker: ").or_else(|| named_mold(one)));
+    // The note holds the name GNU, then the version.
+    let gold = note.split('\0').find(|one| one.starts_with("gold"));
+    let linker = comments.chain(gold).next().unwrap_or(GNU_LD).to_owned();
+    Ok((linker, Bytes(code.map(|section| section.size()).sum())))
+}
+
+/// mold's entry, without what follows its version.
+fn named_mold(comment: &str) -> Option<&str> {
+    comment.starts_with("mold ").then(|| comment.split(" (").next().unwrap_or(comment))
+}
+
 pub(super) fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {
     let elf = File::parse(data).ok().filter(|elf| elf.format() == BinaryFormat::Elf);
     elf.ok_or_else(|| ObjectError::NotObject(path.display().to_string()))

@@ -18,7 +18,9 @@ const IGNORED: &str = "the linker did not follow the order";
 #[must_use]
 pub fn check_section(check: &OrderCheck) -> ReportDocument {
     let mut page = ReportDocument::default();
-    page.append(conformance(&check.conformance));
+    if let Some(seen) = &check.conformance {
+        page.append(conformance(seen));
+    }
     page.section(figures(check));
     if let Some(verdict) = &check.time {
         let of =
@@ -36,10 +38,11 @@ pub fn check_page(check: &OrderCheck, run: &SavedRun) -> String {
     page.figure(map(check));
     page.append(check_section(check));
     page.details("the pages as text", check_map(check));
-    match (&check.time, check.conformance.is_honoured()) {
+    match (&check.time, check.conformance.map(|one| one.is_honoured())) {
         (Some(_), _) => crate::run::page(run, page),
-        (None, true) => crate::run::page_titled(FOLLOWED, run, page),
-        (None, false) => crate::run::page_titled(IGNORED, run, page),
+        (None, Some(true)) => crate::run::page_titled(FOLLOWED, run, page),
+        (None, Some(false)) => crate::run::page_titled(IGNORED, run, page),
+        (None, None) => crate::run::page_titled("starts of two builds", run, page),
     }
 }
 
@@ -156,7 +159,7 @@ mod tests {
             in_order_share,
             ..OrderConformance::default()
         };
-        OrderCheck { conformance, before: seen(40), after: seen(10), time: None }
+        OrderCheck { conformance: Some(conformance), before: seen(40), after: seen(10), time: None }
     }
 
     #[test]
@@ -167,6 +170,8 @@ mod tests {
         assert!(text.contains("pages touched") && text.contains("75% less"), "{text}");
         let text = check_section(&check(0.5)).text(&style);
         assert!(text.contains("did not follow") && text.contains("-ffunction-sections"), "{text}");
+        let text = check_section(&OrderCheck { conformance: None, ..check(1.0) }).text(&style);
+        assert!(text.trim_start().starts_with("the program's code"), "{text}");
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub fn hooks_section(file: &str) -> ReportDocument {
     page
 }
 
-/// The compiler options for linking.
-fn options(linker: Linker, file: &str) -> Vec<String> {
+/// The compiler options for linking with the order in `file`: first the choice of the linker, if it has one.
+#[must_use]
+pub fn link_options(linker: Linker, file: &str) -> Vec<String> {
     let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match linker {
         Linker::Lld => vec!["-fuse-ld=lld".into(), format!("-Wl,--symbol-ordering-file={file}")],
@@ -89,7 +90,7 @@ fn how(linker: Linker, by: OrderUnit, file: &str) -> Vec<(&'static str, Vec<Stri
             ("rustc", vec![format!("rustc -C link-arg=/ORDER:@{quoted} app.rs")]),
             ("cmake", vec![format!("target_link_options(app PRIVATE /ORDER:@{file})")]),
         ],
-        _ => builds(linker, by, &options(linker, file)),
+        _ => builds(linker, by, &link_options(linker, file)),
     }
 }
 

@@ -30,6 +30,7 @@ pub use live::{LiveServiceRequest, run as run_live};
 pub use ready::ReadinessCheck;
 pub use server::ServerLifecycle;
 pub(crate) use shell::{AROUND, run_shell};
+pub use shell::{ShellError, run_words};
 pub use subject::HelperCommands;
 pub use watched::{RunningObservation, advise};
 

@@ -1,7 +1,7 @@
 //! The port and directory of one start of a server, and the commands that contain them.
 
 use crate::files::last_line_in;
-use crate::scratch::remove_tree;
+use crate::scratch::{ScratchDir, remove_tree};
 use crate::stop::SessionStop;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::net::{self, ListenAddress};
@@ -26,12 +26,9 @@ pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(PORT)
 }
 
-/// Refuses a `scratch` path that would not be exactly one word in every context of a command: without quotes,
-/// within either kind of quotes, or passed on to another shell. So no path needs quoting, and the user's
-/// quotes stay correct.
+/// Refuses a `scratch` path that is not one word in a command.
 pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), SessionStop> {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
-    if scratch.as_os_str().as_bytes().iter().all(is_plain) || !commands.contains(DIR) {
+    if ScratchDir::is_one_word(scratch) || !commands.contains(DIR) {
         return Ok(());
     }
     Err(SessionStop::Service(format!(

@@ -1,4 +1,4 @@
-//! The user's shell commands: `--prepare`, `--cleanup`, `--stop`, `--ready exec:`.
+//! The user's commands: `--prepare`, `--cleanup`, `--stop`, `--ready exec:` in a shell, and builds.
 //!
 //! Each has a separate process group, which is killed on timeout or when the user stops the session. A
 //! process that the shell leaves behind when it ends is kept: `--prepare` may start a backend. Standard error
@@ -13,6 +13,7 @@ use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
@@ -23,13 +24,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const AROUND: Nanos = Nanos::secs(600);
 /// How much of the end of standard error is read for its last line.
 const TAIL: u64 = 8_000;
+/// Last lines of compilers that only say that the linker failed; its reason stands above.
+const LINKER_FAILED: [&str; 2] = ["error: ld returned", "linker command failed"];
 
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ShellError {
+pub enum ShellError {
     /// The user stopped the session.
     #[error("interrupted")]
     Interrupted,
+    /// Its status, and the last line of its standard error.
     #[error("{0}")]
     Failed(String),
 }
@@ -44,24 +48,46 @@ impl ShellError {
     }
 }
 
-/// Runs a command until it ends, its time is over or `stop` is set.
+/// Runs a shell command as [`run_words`] does.
 pub(crate) fn run_shell(
     command: &str,
     within: Nanos,
     stop: Option<&AtomicBool>,
 ) -> Result<(), ShellError> {
+    run_words(&["sh", "-c", command], within, stop)
+}
+
+/// Runs a program with arguments until it ends, its time is over or `stop` is set.
+///
+/// # Errors
+/// If it cannot be started, or does not end with status 0.
+pub fn run_words<W: AsRef<OsStr>>(
+    words: &[W],
+    within: Nanos,
+    stop: Option<&AtomicBool>,
+) -> Result<(), ShellError> {
     let failed = |error: std::io::Error| ShellError::Failed(error.to_string());
+    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let errors = memfd_create("stderr", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let errors = File::from(errors);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-    shell.stderr(errors.try_clone().map_err(failed)?);
-    let status = ended(&mut shell.spawn().map_err(failed)?, within, stop)?;
+    let mut command = Command::new(program);
+    command.args(arguments).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(errors.try_clone().map_err(failed)?);
+    let mut child = command.spawn().map_err(|error| {
+        ShellError::Failed(format!("cannot start `{}`: {error}", program.as_ref().display()))
+    })?;
+    let status = ended(&mut child, within, stop)?;
     if status.success() {
         return Ok(());
     }
     let said = tail(&errors);
-    Err(ShellError::Failed(format!("{status} {}", last_line_in(&said)).trim_end().to_owned()))
+    let mut said: Vec<&str> = said.lines().collect();
+    if said.last().is_some_and(|line| LINKER_FAILED.iter().any(|words| line.contains(words))) {
+        said.pop();
+    }
+    Err(ShellError::Failed(
+        format!("{status} {}", last_line_in(&said.join("\n"))).trim_end().to_owned(),
+    ))
 }
 
 /// Waits for its end, and kills its group on timeout.
@@ -155,5 +181,11 @@ mod tests {
         assert_eq!(stop.to_string(), "--prepare failed: exit status: 3 two");
         assert!(matches!(stop, SessionStop::Broken(_)));
         assert!(run_shell("exit 0", LONG, None).is_ok());
+        let link =
+            "echo 'ld: no main' >&2; echo 'collect2: error: ld returned 1 exit status' >&2; exit 1";
+        let error = run_shell(link, LONG, None).unwrap_err();
+        assert_eq!(error.to_string(), "exit status: 1 ld: no main");
+        let error = run_words(&["/nowhere/at/all"], LONG, None).unwrap_err().to_string();
+        assert!(error.starts_with("cannot start `/nowhere/at/all`: "), "{error}");
     }
 }

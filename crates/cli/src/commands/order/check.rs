@@ -1,140 +1,100 @@
 //! `pagewise order check`
 
-use super::{lists, touches};
-use crate::args::{ExperimentArgs, OrderCheckArgs};
-use crate::commands::{ab, experiment};
+use super::lists;
+use super::starts::{self, BuildStarts};
+use crate::args::OrderCheckArgs;
+use crate::commands::experiment;
 use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::order::conformance;
-use pagewise_kernel::file_view::open_regular;
-use pagewise_model::pieces::{BuildSymbol, OrderCheck, OrderUnit, StartSeen};
+use pagewise_model::fault::MappingKind;
+use pagewise_model::pieces::{OrderCheck, OrderConformance, OrderUnit, StartSeen};
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::spec::OwnArm;
-use pagewise_model::trial::ArmVerdict;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::order::{StartError, resident_code};
-use pagewise_observe::text::ElfFile;
 use pagewise_report::order::{check_map, check_page, check_section};
-use pagewise_tracee::launch::{ProgramLaunch, StdinSource};
-use pagewise_tune::race::RaceGoal;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Stands for the program's path in the command.
-const PLACE: &str = "{}";
 /// Exit code: the linker did not follow the order.
 const IGNORED: u8 = 1;
 
 /// Compares the starts of two builds; the second was linked with an order.
 pub(super) fn run(args: &OrderCheckArgs) -> Result<ExitCode, CommandFailure> {
-    let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
-    let after = lists::build(std::slice::from_ref(&args.after), OrderUnit::Function)?;
+    let conformance = args.order.as_ref().map(|order| followed(args, order)).transpose()?;
     args.drawn.page.check()?;
-    let (run, check) = compare(args, &order, &after)?;
+    let (run, check) = compare(args, conformance)?;
     args.drawn.page.write(|| check_page(&check, &run))?;
-    let text = match args.json {
+    let text = match args.starts.json {
         true => check.to_json() + "\n",
         false => check_section(&check).text(&terminal::style()),
     };
     let map = args.drawn.map.then(|| check_map(&check));
     terminal::print(&text)?;
     super::show_map(map);
-    Ok(match check.conformance.is_honoured() {
+    Ok(match check.conformance.is_none_or(|one| one.is_honoured()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(IGNORED),
     })
 }
 
+/// How well the second build follows the order.
+fn followed(args: &OrderCheckArgs, order: &PathBuf) -> Result<OrderConformance, CommandFailure> {
+    let order = lists::read(std::slice::from_ref(order), &[])?.remove(0).functions;
+    let after = lists::build(std::slice::from_ref(&args.after), OrderUnit::Function)?;
+    Ok(conformance(&order, &after))
+}
+
 fn compare(
     args: &OrderCheckArgs,
-    order: &[BuildSymbol],
-    after: &[BuildSymbol],
+    conformance: Option<OrderConformance>,
 ) -> Result<(SavedRun, OrderCheck), CommandFailure> {
-    let mut starts = [BuildStarts::of(args, &args.before)?, BuildStarts::of(args, &args.after)?];
-    for start in &mut starts {
-        start.touch()?;
+    let mut builds = [SeenStarts::of(args, &args.before)?, SeenStarts::of(args, &args.after)?];
+    for build in &mut builds {
+        build.touch()?;
     }
     // Alternates the builds, so that both run under the same conditions.
-    for _ in 0..args.runs {
-        for start in &mut starts {
-            start.count()?;
+    for _ in 0..args.starts.runs {
+        for build in &mut builds {
+            build.count()?;
         }
     }
-    let [first, second] = starts;
-    let commands = [first.command.clone(), second.command.clone()];
-    let (run, time) = match args.no_time {
-        true => (super::run_of(RunKind::Ab, &commands[0]), None),
-        false => time(args, commands)?,
+    let [first, second] = builds;
+    let (command, other) = (first.starts.command, second.starts.command);
+    let (run, time) = match args.starts.no_time {
+        true => (super::run_of(RunKind::Ab, &command), None),
+        false => {
+            let after = OwnArm { name: "after".to_owned(), command: other };
+            let (run, end) = starts::race(&args.starts, ("before", command), vec![after], false)?;
+            if let Some(stop) = end {
+                return Err(experiment::failure(&stop));
+            }
+            let raced = run.experiment.as_ref();
+            let verdict = raced.and_then(|done| done.verdicts.first()).cloned();
+            (run, verdict)
+        }
     };
-    let conformance = conformance(order, after);
     Ok((run, OrderCheck { conformance, before: first.seen, after: second.seen, time }))
 }
 
-/// Compares the second command with the first, by the protocol of experiments.
-fn time(
-    args: &OrderCheckArgs,
-    [first, second]: [Vec<OsString>; 2],
-) -> Result<(SavedRun, Option<ArmVerdict>), CommandFailure> {
-    let options = ExperimentArgs {
-        budget: args.budget,
-        input: args.input.clone(),
-        rerun_safe: args.rerun_safe,
-        quiet: args.quiet,
-        ..ExperimentArgs::default()
-    };
-    let mut request = experiment::request(&options, first, false)?;
-    request.spec.own_arms = vec![OwnArm { name: "after".to_owned(), command: second }];
-    let _lock = experiment::lock(args.patience)?;
-    let (run, end) = ab::race(&request, "before", RaceGoal::Difference, args.quiet)?;
-    if let Some(stop) = end {
-        return Err(experiment::failure(&stop));
-    }
-    let verdict = run.experiment.as_ref().and_then(|done| done.verdicts.first()).cloned();
-    Ok((run, verdict))
-}
-
-/// Starts of one build.
-struct BuildStarts {
-    command: Vec<OsString>,
-    program: PathBuf,
-    input: StdinSource,
+/// Starts of one build, with what was seen of them.
+struct SeenStarts {
+    starts: BuildStarts,
     seen: StartSeen,
 }
 
-impl BuildStarts {
+impl SeenStarts {
     fn of(args: &OrderCheckArgs, program: &Path) -> Result<Self, CommandFailure> {
-        let whole = std::fs::canonicalize(program).map_err(|error| {
-            CommandFailure::usage(format!("cannot find `{}`: {error}", program.display()))
-        })?;
-        if !args.command.iter().any(|word| word == PLACE) {
-            return Err(CommandFailure::usage("the command does not contain {}")
-                .with_help("put {} where the program stands: -- {} --version"));
-        }
-        let word =
-            |word: &OsString| if word == PLACE { whole.clone().into() } else { word.clone() };
-        let command: Vec<OsString> = args.command.iter().map(word).collect();
-        let cannot = |why: String| CommandFailure::usage(format!("`{}`: {why}", program.display()));
-        let opened = open_regular(&whole).map_err(|error| cannot(error.source.to_string()))?;
-        let file = opened.0;
-        let elf = ElfFile::read(&file).map_err(|error| cannot(error.to_string()))?;
-        let text = elf.layout.segments.iter().filter(|segment| segment.is_executable);
+        let starts = BuildStarts::of(&args.starts, &args.command, program)?;
+        let text = starts.segments.iter().filter(|segment| segment.is_executable);
         let seen = StartSeen {
             path: program.display().to_string(),
             text: text.map(|segment| (segment.offset_bytes, segment.file_bytes)).collect(),
             ..StartSeen::default()
         };
-        ProgramLaunch::experiment(command.clone()).check()?;
-        let input = experiment::input(args.input.as_deref(), false)?;
-        Ok(Self { command, program: whole, input, seen })
-    }
-
-    fn launch(&self) -> ProgramLaunch {
-        ProgramLaunch {
-            stdin: self.input.clone(),
-            ..ProgramLaunch::experiment(self.command.clone())
-        }
+        Ok(Self { starts, seen })
     }
 
     /// Records one start with a fault for each page.
@@ -152,8 +112,9 @@ impl BuildStarts {
         let mut faults = 0;
         self.record(false, |_, _| faults += 1)?;
         self.seen.faults.push(faults);
+        let starts = &self.starts;
         let resident =
-            resident_code(&self.launch(), &self.program).map_err(|error| match error {
+            resident_code(&starts.launch(), &starts.program).map_err(|error| match error {
                 StartError::Launch(error) => error.into(),
                 other => CommandFailure::unfit(other.to_string()),
             })?;
@@ -168,9 +129,9 @@ impl BuildStarts {
         exact: bool,
         mut take: impl FnMut(Bytes, Nanos),
     ) -> Result<(), CommandFailure> {
-        let program = self.program.to_string_lossy();
-        touches::record(&self.launch(), exact, |path, offset, fault| {
-            if path == program {
+        self.starts.record(exact, |place, fault| {
+            let is_code = place.is_some_and(|place| place.kind == MappingKind::Code);
+            if let Some(offset) = fault.offset_bytes.filter(|_| is_code) {
                 take(offset, fault.since_first_ns);
             }
         })?;

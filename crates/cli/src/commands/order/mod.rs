@@ -1,5 +1,6 @@
 //! `pagewise order`
 
+mod builds;
 mod check;
 mod close;
 mod emit;
@@ -7,6 +8,7 @@ mod hooks;
 mod lists;
 mod predict;
 mod record;
+mod starts;
 mod touches;
 
 use super::experiment;
@@ -27,6 +29,7 @@ pub(super) fn run(args: &OrderArgs) -> Result<ExitCode, CommandFailure> {
         OrderCommand::Predict(args) => predict::run(args),
         OrderCommand::Record(args) => record::run(args),
         OrderCommand::Check(args) => check::run(args),
+        OrderCommand::Builds(args) => builds::run(args),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Faults of a run on code and data of files, for `order check` and `order record`.
+//! Faults of a run on code and data of files, for `order check`, `order builds` and `order record`.
 
-use crate::commands::faults;
+use crate::commands::{faults, signals};
 use crate::failure::CommandFailure;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{
@@ -50,6 +50,10 @@ pub(super) fn record_all(
     let recorder = faults::recorder()?;
     let recorded = passthrough::record_through(launch, &recorder, wanted, false, &mut each)
         .map_err(faults::failure)?;
+    // A program of the user's session got the signal itself, and its end is passed on.
+    if recorded.interrupted && launch.own_session {
+        return Err(signals::interrupted());
+    }
     recorded.report.map_err(faults::failure)?;
     Ok(recorded.ended)
 }
