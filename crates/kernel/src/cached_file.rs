@@ -26,6 +26,7 @@ use rustix::fs::Advice;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::iter::repeat_n;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -137,6 +138,21 @@ impl PageCacheFile {
     /// When the file does not accept advice.
     pub fn drop_cached(&self) -> Result<(), SysError> {
         self.advise(Advice::DontNeed, "POSIX_FADV_DONTNEED")
+    }
+
+    /// Drops a part that no process maps, and reads it back in huge folios if the file system has them.
+    ///
+    /// # Errors
+    /// When it cannot be mapped or read, or the file does not accept advice.
+    pub fn reread_huge(&self, part: &Range<u64>) -> Result<(), SysError> {
+        let view = self.view()?;
+        view.read_nothing_ahead()?;
+        view.ask_for_huge()?;
+        let len = part.end.saturating_sub(part.start);
+        rustix::fs::fadvise(&self.file, part.start, NonZeroU64::new(len), Advice::DontNeed)
+            .map_err(|e| SysError::new("posix_fadvise POSIX_FADV_DONTNEED", self.name(), e))?;
+        let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        view.enter(size(part.start), size(len))
     }
 
     pub(crate) fn advise(&self, advice: Advice, name: &str) -> Result<(), SysError> {

@@ -1,6 +1,7 @@
 //! What this machine, kernel and account allow, found by probes.
 
 use crate::schema::JsonSchema;
+use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a probe.
@@ -45,6 +46,33 @@ pub struct MachineTrait {
     pub value: String,
 }
 
+/// The keys that `ftok(3)` makes of a file, one for each project number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FtokKeys {
+    pub path: String,
+    /// Bits 0 to 23 of all of them. The upper 8 are the project number.
+    pub low_bits: u32,
+    /// Other named files with the same keys.
+    pub same_as: Vec<String>,
+    /// Segments of System V shared memory that have one of the keys.
+    pub segments: Vec<KeyedSegment>,
+}
+
+/// A segment of System V shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeyedSegment {
+    pub key: u32,
+    pub id: i64,
+    pub size_bytes: Bytes,
+    /// Its owner.
+    pub uid: u32,
+    pub creator_pid: i32,
+    /// Name of the process that has this number now; absent if there is none.
+    pub creator: Option<String>,
+    /// True if its owner is not the owner of the file.
+    pub is_of_other: bool,
+}
+
 /// All findings of `doctor`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorReport {
@@ -54,4 +82,7 @@ pub struct DoctorReport {
     pub capabilities: Vec<Capability>,
     /// Conditions that spoil measurements.
     pub spoilers: Vec<MeasurementSpoiler>,
+    /// Keys of the files that were named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<FtokKeys>,
 }

@@ -247,7 +247,8 @@ pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Re
         let text = "huge pages are switched off for this process (PR_SET_THP_DISABLE)";
         page.para(text, 0, TextTone::Warn);
     }
-    for part in process.parts.iter().filter(|part| !is_idle(part)) {
+    let is_there = |part: &&CollapsedPart| part.path.is_some() || !part.areas.is_empty();
+    for part in process.parts.iter().filter(is_there).filter(|part| !is_idle(part)) {
         page.section(one(process, part));
     }
     let idle = process.parts.iter().filter(|part| is_idle(part));
@@ -258,7 +259,10 @@ pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Re
         page.para(&text, 0, TextTone::Faint);
     }
     page.blank();
-    page.para(&format!("a huge page is {slot}; took {}", process.took_ns), 0, TextTone::Faint);
+    let stop =
+        process.longest_stop_ns.map(|stop| format!(", threads stood still for up to {stop}"));
+    let text = format!("a huge page is {slot}; took {}", process.took_ns);
+    page.para(&(text + &stop.unwrap_or_default()), 0, TextTone::Faint);
     page
 }
 

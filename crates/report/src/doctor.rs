@@ -4,7 +4,9 @@
 use crate::number::counted;
 use crate::page::ReportDocument;
 use crate::style::TextTone;
-use pagewise_model::capability::{Capability, CapabilityAnswer, DoctorReport};
+use pagewise_model::capability::{
+    Capability, CapabilityAnswer, DoctorReport, FtokKeys, KeyedSegment,
+};
 
 /// A count of the answers in one sentence.
 pub(crate) fn summary(checkup: &DoctorReport) -> String {
@@ -43,6 +45,13 @@ pub fn doctor_section(checkup: &DoctorReport) -> ReportDocument {
         page.bullet(&spoiler.what, TextTone::Warn);
         page.para(&spoiler.remedy, 4, TextTone::Plain);
     }
+    if !checkup.keys.is_empty() {
+        page.blank();
+        page.heading("keys of shared memory (ftok)");
+    }
+    for line in checkup.keys.iter().flat_map(key_lines) {
+        page.bullet(&line, TextTone::Plain);
+    }
     for group in groups(checkup.capabilities.iter().map(|c| c.group.as_str())) {
         page.blank();
         page.heading(group);
@@ -58,6 +67,28 @@ pub fn doctor_section(checkup: &DoctorReport) -> ReportDocument {
         }
     }
     page
+}
+
+/// The keys of a file, and who has them.
+pub(crate) fn key_lines(keys: &FtokKeys) -> Vec<String> {
+    let FtokKeys { path, low_bits, same_as, segments } = keys;
+    let mut lines: Vec<String> = same_as
+        .iter()
+        .map(|other| format!("{path} and {other} give the same keys: 0x??{low_bits:06x}"))
+        .collect();
+    let taken = |segment: &KeyedSegment| {
+        let KeyedSegment { key, id, size_bytes, uid, creator_pid, .. } = segment;
+        let creator = segment.creator.as_deref().unwrap_or("a process that has ended");
+        let whose = if segment.is_of_other { ", who does not own the file" } else { "" };
+        format!(
+            "{path}: key {key:#010x} has segment {id} ({size_bytes}) of uid {uid}{whose}, made by {creator} ({creator_pid})"
+        )
+    };
+    lines.extend(segments.iter().map(taken));
+    if segments.is_empty() {
+        lines.push(format!("{path}: no segment has a key 0x??{low_bits:06x}"));
+    }
+    lines
 }
 
 /// The distinct groups, in order of appearance.

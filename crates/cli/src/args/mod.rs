@@ -256,7 +256,8 @@ pub(crate) struct RunArgs {
 Examples:
   pagewise doctor
   pagewise doctor --verbose
-  pagewise doctor --prices --json > machine.json")]
+  pagewise doctor --prices --json > machine.json
+  pagewise doctor --ftok /var/lib/app/shm /etc/app.conf")]
 pub(crate) struct DoctorArgs {
     /// Also print everything that works here and all facts about the machine
     #[arg(long, short, conflicts_with = "json")]
@@ -267,6 +268,10 @@ pub(crate) struct DoctorArgs {
     /// Also measure this machine's unit prices (about 2 s)
     #[arg(long)]
     pub(crate) prices: bool,
+    /// Also name segments of shared memory with a key that ftok(3) makes of FILE, and files that
+    /// give the same keys
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) ftok: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) page: HtmlArgs,
 }

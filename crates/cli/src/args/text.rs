@@ -76,19 +76,27 @@ Setuid and setgid programs are refused. Run `text warm COPY` afterwards.
 Exit codes: 0 the copy is there, even if nothing needed a change; 2 usage or
 failure; 130 interrupted.")]
     Fold(TextFoldArgs),
-    /// Put the generated code of a running process on huge pages, from outside
+    /// Put the code of a running process on huge pages, from outside
     #[command(after_help = "\
 Examples:
   pagewise text collapse $(pidof java)
   pagewise text collapse --later 5s 1234         check again after 5 s
-  pagewise text collapse --files 1234            also the text of its files
+  pagewise text collapse --reread 1234           on kernels that do not collapse files
+  pagewise text collapse --undo 1234             back on small pages
 
-Needs CAP_SYS_NICE, even for your own processes. pagewise tries 2 MiB slots that
-are whole, touched and on small pages. Nothing runs in the process. Code that a
-compiler writes again may return to small pages: collapse after warm-up.
+pagewise tries 2 MiB slots that are whole, touched and on small pages: of
+generated code and of the text of files. The kernel collapses them in place,
+which needs CAP_SYS_NICE even for your own processes. Most kernels refuse files
+on disk. --reread reads the text of those again, in huge folios. Meanwhile the
+running threads stand still, some ms per slot, and one of them makes a madvise
+call. That needs only the right to debug the process. Files that other processes
+map, and slots with pages of the process's own (breakpoints), stay as they are.
+Code that a compiler writes again may return to small pages: collapse after
+warm-up.
 
-Exit codes: 0 every slot tried is on a huge page; 2 usage or failure; 3 done in
-part, nothing large enough, or not enough rights or memory.")]
+Exit codes: 0 every slot tried is on a huge page, or with --undo off it; 2 usage
+or failure; 3 done in part, nothing large enough, or not enough rights or
+memory.")]
     Collapse(TextCollapseArgs),
     /// Show and change the kernel's setting for code on huge pages, for all programs
     #[command(after_help = "\
@@ -197,9 +205,12 @@ pub(crate) struct TextFoldArgs {
 /// `pagewise text collapse`
 #[derive(Debug, Args)]
 pub(crate) struct TextCollapseArgs {
-    /// Also collapse the text of its files, if the kernel can (READ_ONLY_THP_FOR_FS)
+    /// Read the text of its files again, in huge folios, while its threads stand still
     #[arg(long)]
-    pub(crate) files: bool,
+    pub(crate) reread: bool,
+    /// Split the huge pages of its text
+    #[arg(long, conflicts_with_all = ["reread", "later"])]
+    pub(crate) undo: bool,
     /// Check again after TIME, such as 5s, and report what is still on huge pages
     #[arg(long, value_name = "TIME")]
     pub(crate) later: Option<Nanos>,

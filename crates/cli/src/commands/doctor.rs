@@ -5,6 +5,7 @@ use crate::args::DoctorArgs;
 use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::activity::{self, KernelRelease};
+use pagewise_kernel::doctor::ftok_keys;
 use pagewise_kernel::{clock, kallsyms};
 use pagewise_lanes::probe::{ProbeSink, ProbeTruth, truths};
 use pagewise_measure::CalibrationOptions;
@@ -24,6 +25,9 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CommandFailure> {
     let mut checkup = pagewise_kernel::doctor::checkup();
     checkup.traits.extend(ProbeSink::ALL.map(|sink| sharing(sink, truths())));
     checkup.traits.push(rules(&checkup.machine.kernel, kallsyms::functions().into()));
+    checkup.keys = ftok_keys(&args.ftok).map_err(|e| {
+        CommandFailure::usage(e.to_string()).with_help("name files that exist, as for ftok(3)")
+    })?;
     run.machine = Some(checkup.machine.clone());
     run.body = Some(RunBody::Checkup(checkup));
     if args.prices {

@@ -18,6 +18,7 @@ mod cache;
 mod check;
 mod choose;
 mod collapse;
+mod collapse_files;
 mod folios;
 mod goals;
 mod heap;

@@ -14,12 +14,14 @@ mod events;
 mod facts;
 mod groups;
 mod host;
+mod keys;
 mod memory;
 mod pipes;
 mod process;
 mod spoilers;
 
 pub use answer::{answer_from, answer_of};
+pub use keys::ftok_keys;
 pub use spoilers::pressure_accounting;
 
 use pagewise_model::capability::DoctorReport;
@@ -39,5 +41,5 @@ pub fn checkup() -> DoctorReport {
     traits.extend(process::yama());
     traits.push(host::backing_trait(&backing));
     let spoilers = spoilers::collect(&machine, &capabilities, &backing);
-    DoctorReport { machine, traits, capabilities, spoilers }
+    DoctorReport { machine, traits, capabilities, spoilers, keys: Vec::new() }
 }

@@ -124,6 +124,26 @@ impl RecacheSubject {
         Ok(self.report(RecacheEnding { holders: Some(holders), ..ending }))
     }
 
+    /// The file, and why it cannot be dropped and read back in huge folios by the slot while process `pid` maps
+    /// it.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub(crate) fn obstacle_beside(
+        self,
+        pid: i32,
+    ) -> Result<(PageCacheFile, Option<String>), SysError> {
+        let mut holders = self.file.holders()?;
+        holders.seen.retain(|holder| holder.pid != pid);
+        let unfit = self.cannot_be_huge(self.whole_slots()).or_else(|| self.may_be_dropped());
+        let refused = unfit.or_else(|| (!holders.seen.is_empty()).then(|| held(&holders)));
+        let why = refused.and_then(|refused| match refused {
+            CacheOutcome::Refused { why, .. } => Some(why),
+            _ => None,
+        });
+        Ok((self.file, why))
+    }
+
     /// Drops the file from the cache. Repeats that if the kernel itself held pages.
     fn drop_all(&self) -> Result<CacheState, SysError> {
         let drop = || {

@@ -1,6 +1,7 @@
 //! A checkup on one screen: what disturbs measurements, what is missing, and what would make it available.
 
 use super::{Brief, BriefKind, rest_line};
+use crate::doctor::key_lines;
 use crate::number::counted;
 use crate::paragraph::hang;
 use crate::style::{TerminalStyle, TextTone};
@@ -15,6 +16,8 @@ fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     let Some(RunBody::Checkup(checkup)) = &run.body else { return };
     let inner = report.inner();
     report.sentence("here", &checkup.machine.line());
+    let keys: Vec<String> = checkup.keys.iter().flat_map(key_lines).collect();
+    report.add("keys", &lines(keys, &inner, rows));
     report.add("noise", &spoilers(checkup, &inner, rows));
     let lacks = |one: &&Capability| one.answer != CapabilityAnswer::Yes;
     let lacking: Vec<&Capability> = checkup.capabilities.iter().filter(lacks).collect();

@@ -4,6 +4,7 @@ use super::call::{InjectedCall, make};
 use super::held::{HaltOutcome, ThreadTracer};
 use super::interrupted::is_native;
 use super::running::RunnableHistory;
+use super::standstill::Standstill;
 use super::subject::{InjectableProcess, has_pending};
 use super::{
     AcceptedAdvice, InjectError, InjectMethod, InjectRefusal, ProcessIdentity, ProcessOwner,
@@ -12,6 +13,8 @@ use super::{
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,6 +25,22 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// How long the caller waits for an answer. Only the tracer thread waits longer, for example for a process in
 /// the middle of an exec.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same for a call with work of ours after it, such as reading from a disk.
+const PATIENCE_WITH_WORK: Duration = Duration::from_secs(10);
+
+/// Work of ours around an injected call, done while the running threads of the process stand still.
+pub struct HeldWork {
+    /// Whether the call may still be made.
+    pub may_call: Box<dyn Fn() -> bool + Send>,
+    /// What follows the call, if it succeeded.
+    pub then: Box<dyn Fn() + Send>,
+}
+
+impl fmt::Debug for HeldWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldWork").finish_non_exhaustive()
+    }
+}
 
 /// Injects calls into processes of one owner. A separate thread makes each injection, and lives until all
 /// that it seized is released or has ended. The caller only waits for the answer.
@@ -49,10 +68,34 @@ impl CallInjector {
         start: u64,
         len: u64,
     ) -> Result<AcceptedAdvice, InjectError> {
-        let args = [start, len, libc::MADV_HUGEPAGE as u64, 0];
+        self.advise(process, [start, len, libc::MADV_HUGEPAGE as u64, 0], None)
+    }
+
+    /// Makes `process` forget its pages of `range` (`MADV_DONTNEED`) and does `work`. Text that is not written
+    /// to comes back from its file when it is touched. Anything else there would be lost: `work.may_call`
+    /// has to rule that out.
+    ///
+    /// # Errors
+    /// See [`InjectError`]; EINVAL for memory that is locked.
+    pub fn forget(
+        &mut self,
+        process: ProcessIdentity,
+        range: &Range<u64>,
+        work: HeldWork,
+    ) -> Result<AcceptedAdvice, InjectError> {
+        let len = range.end.saturating_sub(range.start);
+        self.advise(process, [range.start, len, libc::MADV_DONTNEED as u64, 0], Some(work))
+    }
+
+    fn advise(
+        &mut self,
+        process: ProcessIdentity,
+        args: [u64; 4],
+        work: Option<HeldWork>,
+    ) -> Result<AcceptedAdvice, InjectError> {
         let call = InjectedCall { name: "madvise", number: libc::SYS_madvise, args };
         let pid = process.pid;
-        let (result, advised) = self.inject(process, call).map_err(|error| match error {
+        let (result, advised) = self.inject(process, call, work).map_err(|error| match error {
             // The error from an ending process depends on how far its exit has come.
             InjectError::Sys(_) | InjectError::Refused(_) if is_ending(pid) => InjectError::Gone,
             other => other,
@@ -64,15 +107,21 @@ impl CallInjector {
         Ok(advised)
     }
 
-    fn inject(&mut self, process: ProcessIdentity, call: InjectedCall) -> Answer {
+    fn inject(
+        &mut self,
+        process: ProcessIdentity,
+        call: InjectedCall,
+        work: Option<HeldWork>,
+    ) -> Answer {
         self.late.retain(|_, thread| !thread.is_finished());
         if self.late.contains_key(&process.pid) {
             return Err(InjectRefusal::Busy.into());
         }
         let (tell, told) = mpsc::sync_channel(1);
-        let errand = InjectionTask { owner: self.owner, process, call, tell };
+        let patience = if work.is_some() { PATIENCE_WITH_WORK } else { PATIENCE };
+        let errand = InjectionTask { owner: self.owner, process, call, work, tell };
         let thread = ThreadTracer::start(move |tracer| errand.run(tracer))?;
-        match told.recv_timeout(PATIENCE) {
+        match told.recv_timeout(patience) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
                 self.late.insert(process.pid, thread);
@@ -90,6 +139,7 @@ struct InjectionTask {
     owner: ProcessOwner,
     process: ProcessIdentity,
     call: InjectedCall,
+    work: Option<HeldWork>,
     /// Only the first answer is received.
     tell: SyncSender<Answer>,
 }
@@ -112,7 +162,7 @@ impl InjectionTask {
             let planned = threads::plan(&subject, self.owner, &mut looks)?;
             let mut lasting = !planned.is_empty();
             for (tid, method) in planned {
-                match self.attempt(tracer, &subject, tid, method) {
+                match self.attempt(tracer, &subject, (tid, method), &mut looks) {
                     Err(InjectError::Refused(why)) => {
                         lasting &= !why.passes();
                         last = why.into();
@@ -131,8 +181,8 @@ impl InjectionTask {
         &self,
         tracer: &mut ThreadTracer,
         subject: &InjectableProcess,
-        tid: i32,
-        method: InjectMethod,
+        (tid, method): (i32, InjectMethod),
+        looks: &mut RunnableHistory,
     ) -> Answer {
         let begin = Instant::now();
         let halted = tracer.halt(tid).map_err(|error| refused_by_tracer(tid, error))?;
@@ -159,7 +209,14 @@ impl InjectionTask {
         if has_pending(&now) {
             return Err(InjectRefusal::Busy.into());
         }
+        let _others = self.work.as_ref().map(|_| Standstill::around(subject.pid(), tid, looks));
+        if self.work.as_ref().is_some_and(|work| !(work.may_call)()) {
+            return Err(InjectRefusal::CodeChanged.into());
+        }
         let outcome = make(self.owner, subject, &mut thread, &regs, (method, self.call));
+        if let (Ok((0, _)), Some(work)) = (&outcome, &self.work) {
+            (work.then)();
+        }
         thread.release()?;
         let (result, method) = outcome?;
         Ok((result, AcceptedAdvice { stop_ns: begin.elapsed().into(), method }))

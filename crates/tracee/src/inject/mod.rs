@@ -26,6 +26,9 @@
 //! number and its start time ([`ProcessIdentity`]). Both are compared while one of its threads is held, so a reused
 //! number is never mistaken for it.
 //!
+//! Work of ours may follow the call while the thread is held ([`HeldWork`]). Then all running threads of the
+//! process stand still for it ([`standstill`]).
+//!
 //! Not seen: a program that relies on a signal to interrupt a blocking call without a signal mask (`alarm`
 //! then `read`) may take that signal just before the call is issued again, as it may take it just before the
 //! first one. While a thread is held, PTRACE_ATTACH by the program itself fails with EPERM. A file system in
@@ -41,13 +44,14 @@ mod interrupted;
 mod layout;
 mod restart;
 mod running;
+mod standstill;
 mod subject;
 mod threads;
 
 pub(crate) use call::{InjectedCall, call_regs};
 pub use error::{InjectError, InjectRefusal};
 pub use held::{HaltOutcome, HeldThread, ThreadTracer};
-pub use injector::CallInjector;
+pub use injector::{CallInjector, HeldWork};
 pub use interrupted::reissue;
 
 use pagewise_kernel::error::SysError;
@@ -94,7 +98,7 @@ pub enum InjectMethod {
     Registers,
 }
 
-/// A huge-page advice that the kernel accepted.
+/// Advice that the kernel accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedAdvice {
     /// Time from the stop of the thread to its release.

@@ -3,22 +3,22 @@
 use super::{explain::no_process, tell};
 use crate::args::TextCollapseArgs;
 use crate::failure::{CommandFailure, UNFIT};
-use crate::terminal;
 use pagewise_kernel::{SysError, clock, page_size};
-use pagewise_model::collapse::CollapsedProcess;
+use pagewise_model::collapse::{CollapseWay, CollapsedProcess};
 use pagewise_model::text_report::TextReport;
 use pagewise_remedy::collapse::{self, CollapseError, CollapseOptions};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Warning before memory is collapsed.
-pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned to small pages";
-
-/// Puts the text of a running process on huge pages.
+/// Puts the text of a running process on huge pages, or splits them.
 pub(super) fn run(args: &TextCollapseArgs) -> Result<ExitCode, CommandFailure> {
     let start = clock::now();
-    terminal::complain(CANNOT_BE_UNDONE);
-    let options = CollapseOptions { with_files: args.files, later: args.later };
+    let way = match (args.reread, args.undo) {
+        (true, _) => CollapseWay::Reread,
+        (_, true) => CollapseWay::Split,
+        _ => CollapseWay::InPlace,
+    };
+    let options = CollapseOptions { with_files: true, way, later: args.later };
     let process = collapsed(args.pid, options)?;
     let exit = exit_code(&process);
     tell(TextReport::Collapse { slot_bytes: page_size::huge(), process }, start, args.json)?;

@@ -2,7 +2,7 @@
 
 use super::super::cache::{failure, until_failure, worst};
 use super::super::experiment::MachineLock;
-use super::collapse::{self, CANNOT_BE_UNDONE, collapsed};
+use super::collapse::{self, collapsed};
 use super::explain::{digits, number};
 use super::warm::{RefillMethod, warm_all};
 use super::{tell, undo};
@@ -141,7 +141,6 @@ fn act(
         done = ChangeOutcome { code: warmed.code, failed: warmed.failed };
     }
     if !processes.is_empty() && done.failed.is_none() {
-        terminal::complain(CANNOT_BE_UNDONE);
         let one = |pid| collapsed(pid, CollapseOptions::default());
         (system.processes, done.failed) = until_failure(processes, one);
         done.code = system.processes.iter().map(collapse::exit_code).fold(done.code, worst);

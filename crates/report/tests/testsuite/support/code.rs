@@ -5,7 +5,7 @@ use pagewise_model::cache::{
     CacheAction, CacheCounts, CacheOutcome, CacheReport, CacheSlot, CacheState, FileCacheReport,
     FileHolder, FileHolders, FolioShare, SlotMap,
 };
-use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
+use pagewise_model::collapse::{CollapseWay, CollapsedPart, CollapsedProcess, RefusedSlots};
 use pagewise_model::fold::{
     FileRange, FoldChanges, FoldReport, FoldedSegment, LinkAdvice, SegmentTail, TailOutcome,
 };
@@ -341,12 +341,14 @@ pub(crate) fn collapsed() -> CollapsedProcess {
         pid: 1234,
         name: "example".into(),
         is_disabled: false,
+        way: CollapseWay::Reread,
         parts: vec![
             part(None, generated(), vec![refused("no huge page was free", 1)]),
             part(Some("/usr/bin/example"), areas(), vec![refused("this kernel collapses none", 3)]),
             idle,
         ],
         took_ns: Nanos::millis(2),
+        longest_stop_ns: Some(Nanos::millis(1)),
         later_ns: Some(Nanos::secs(5)),
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod file;
 pub(crate) mod first_touch;
 pub(crate) mod forms;
 pub(crate) mod jump;
+mod keys;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;
@@ -472,6 +473,7 @@ pub(crate) fn doctor() -> SavedRun {
             what: "The host takes free memory back.".into(),
             remedy: "Memory is touched before each run.".into(),
         }],
+        keys: keys::keys(),
     }));
     run
 }

@@ -1,5 +1,6 @@
-//! Puts the text of a running process on huge pages from outside: the code it has generated, which is in no
-//! file, and on request the text of its files, if the kernel supports that.
+//! Puts the text of a running process on huge pages from outside, and takes it off them: the code it has
+//! generated, which is in no file, and the text of its files. If the kernel does not collapse files, their text
+//! is read again on request ([`reread`]).
 //!
 //! Each complete slot that is on smaller pages is tried (`tracee::collapse`); untouched slots are skipped.
 //! What counts is the page table afterwards. The process that was examined is the one that is changed: its
@@ -7,8 +8,12 @@
 //! another program is refused. Nothing starts while other processes wait for memory. Host and cgroups must
 //! also have room for all slots together, since each slot first takes a new page.
 //!
+//! Splitting also takes off what was huge before. A huge page that other processes share cannot be split.
+//!
 //! Not kept: a part of a slot that changes its rights splits the slot for good. Just-in-time compilers do
 //! that each time they write. `later` reports what has stayed. Cost: two looks, and `tracee::collapse`.
+
+mod reread;
 
 use crate::code::sizes;
 use crate::recache::{is_pressed, no_room};
@@ -16,17 +21,28 @@ use pagewise_judge::text as judged;
 use pagewise_kernel::proc::image::ImageIdentity;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::CacheOutcome;
-use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
-use pagewise_model::text::{CacheSeen, TextArea, TextAreaKind, TextMappingSeen, coverage};
+use pagewise_model::collapse::{CollapseWay, CollapsedPart, CollapsedProcess, RefusedSlots};
+use pagewise_model::text::{
+    HugeStanding, TextArea, TextAreaKind, TextMappingSeen, TextPiece, coverage,
+};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_observe::text::{self as observed, ProcessCode};
+use pagewise_observe::text::{self as observed, FileSeen, ProcessCode};
 use pagewise_tracee::collapse::{CollapseRefusal, CollapseTarget};
+use pagewise_tracee::ptrace::read_memory;
+use reread::{TextRereader, is_mapped_huge};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Attempts to split a huge page: the kernel does not split one that is still in a CPU's batch for its lists.
+const SPLITS: usize = 20;
+const SPLIT_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollapseOptions {
     /// Include the text of files.
     pub with_files: bool,
+    pub way: CollapseWay,
     /// Look again after this time; `None` for no second look.
     pub later: Option<Nanos>,
 }
@@ -45,7 +61,7 @@ pub enum CollapseError {
     },
 }
 
-/// Puts the text of process `pid` on huge pages.
+/// Puts the text of process `pid` on huge pages, or splits them.
 ///
 /// # Errors
 /// When it cannot be examined or has ended, when permission is missing, or when memory is short.
@@ -53,11 +69,18 @@ pub fn run(pid: i32, options: CollapseOptions) -> Result<CollapsedProcess, Colla
     let (subject, image) = (CollapseTarget::open(pid)?, ImageIdentity::of(pid)?);
     let seen = observed::look(pid)?;
     let before = CollapsibleProcess::from_process(&seen, options.with_files);
-    before.find_room()?;
+    if options.way != CollapseWay::Split {
+        before.find_room()?;
+    }
     refuse_other(&image)?;
     let start = clock::now();
-    let tried =
-        before.0.iter().map(|part| part.collapse(&subject)).collect::<Result<Vec<_>, _>>()?;
+    let mut means = CollapseMeans { pid, subject, rereader: TextRereader::of(&image)? };
+    let change = |part: &CollapsibleText| match options.way {
+        CollapseWay::Split => part.split(&means),
+        CollapseWay::Reread if part.path.is_some() => part.reread(&mut means),
+        CollapseWay::Reread | CollapseWay::InPlace => part.collapse(&means.subject),
+    };
+    let tried = before.0.iter().map(change).collect::<Result<Vec<_>, _>>()?;
     let took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     let after = look_again(&image, options)?;
     if let Some(later) = options.later {
@@ -66,8 +89,17 @@ pub fn run(pid: i32, options: CollapseOptions) -> Result<CollapsedProcess, Colla
     let later = options.later.map(|_| look_again(&image, options)).transpose()?;
     let report = before.0.into_iter().zip(tried);
     let parts = report.map(|(part, tried)| part.report(tried, &after, later.as_ref())).collect();
-    let (name, is_disabled) = (seen.name, seen.is_disabled);
-    Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: options.later })
+    let stop = means.rereader.longest_stop;
+    Ok(CollapsedProcess {
+        pid,
+        name: seen.name,
+        is_disabled: seen.is_disabled,
+        way: options.way,
+        parts,
+        took_ns,
+        longest_stop_ns: (stop > Nanos(0)).then_some(stop),
+        later_ns: options.later,
+    })
 }
 
 /// The process after the change, if it still runs the same program.
@@ -88,6 +120,13 @@ fn refuse_other(image: &ImageIdentity) -> Result<(), SysError> {
     Err(SysError::new("read", format!("/proc/{}", image.pid()), rustix::io::Errno::SRCH))
 }
 
+/// What changes the process.
+struct CollapseMeans {
+    pid: i32,
+    subject: CollapseTarget,
+    rereader: TextRereader,
+}
+
 /// The generated code of a process, and its files.
 struct CollapsibleProcess(Vec<CollapsibleText>);
 
@@ -101,11 +140,8 @@ impl CollapsibleProcess {
     fn from_process(seen: &ProcessCode, with_files: bool) -> Self {
         let mut parts = vec![CollapsibleText::generated(&seen.generated, seen.is_disabled)];
         if with_files {
-            let file = |file: &observed::FileSeen| {
-                let path = Some(file.path.clone());
-                CollapsibleText::of_file(path, &file.mappings, &file.cache, seen.is_disabled)
-            };
-            parts.extend(seen.files.iter().map(file));
+            let of_file = |file| CollapsibleText::of_file(file, seen.is_disabled);
+            parts.extend(seen.files.iter().map(of_file));
         }
         Self(parts)
     }
@@ -135,17 +171,13 @@ impl CollapsibleText {
     }
 
     /// The text of a file, without its read-only data.
-    fn of_file(
-        path: Option<String>,
-        seen: &[TextMappingSeen],
-        cache: &CacheSeen,
-        is_disabled: bool,
-    ) -> Self {
+    fn of_file(file: &FileSeen, is_disabled: bool) -> Self {
         let is_text = |seen: &&TextMappingSeen| seen.kind == TextAreaKind::Text;
-        let mappings: Vec<TextMappingSeen> = seen.iter().filter(is_text).cloned().collect();
-        let area = |seen| judged::explain_mapping(seen, cache, is_disabled, &sizes());
+        let mappings: Vec<TextMappingSeen> =
+            file.mappings.iter().filter(is_text).cloned().collect();
+        let area = |seen| judged::explain_mapping(seen, &file.cache, is_disabled, &sizes());
         let areas = mappings.iter().map(area).collect();
-        Self { path, mappings, areas }
+        Self { path: Some(file.path.clone()), mappings, areas }
     }
 
     fn slots(&self) -> impl Iterator<Item = u64> {
@@ -158,15 +190,47 @@ impl CollapsibleText {
 
     /// Tries each slot. Returns how many were tried, and what was refused.
     fn collapse(&self, subject: &CollapseTarget) -> Result<CollapseAttempts, SysError> {
-        let huge = page_size::huge().bytes();
+        let (huge, is_file) = (page_size::huge().bytes(), self.path.is_some());
         let mut tried = CollapseAttempts::default();
         for start in self.slots() {
-            tried.slots += 1;
-            if let Some(refusal) = subject.collapse(&(start..start + huge))? {
-                *tried.refused.entry(refusal).or_default() += 1;
-            }
+            let refused = subject.collapse(&(start..start + huge))?;
+            tried.add(refused.map(|refusal| why(refusal, is_file).to_owned()));
         }
         Ok(tried)
+    }
+
+    /// Reads each slot of a file again. The kernel collapses files in memory.
+    fn reread(&self, means: &mut CollapseMeans) -> Result<CollapseAttempts, SysError> {
+        let mut tried = CollapseAttempts::default();
+        let Some(first) = self.slots().next() else { return Ok(tried) };
+        let file = means.rereader.open(first);
+        if file.as_ref().is_ok_and(|file| file.is_in_memory) {
+            return self.collapse(&means.subject);
+        }
+        for slot in self.slots() {
+            let is_huge = self
+                .pieces()
+                .any(|piece| piece.address == slot && piece.standing == HugeStanding::PageTable);
+            tried.add(match &file {
+                Ok(file) => means.rereader.reread(file, slot, is_huge)?,
+                Err(why) => Some(why.clone()),
+            });
+        }
+        Ok(tried)
+    }
+
+    /// Splits each huge page.
+    fn split(&self, means: &CollapseMeans) -> Result<CollapseAttempts, SysError> {
+        let mut tried = CollapseAttempts::default();
+        let huge = self.pieces().filter(|piece| piece.standing == HugeStanding::Huge);
+        for slot in huge.map(|piece| piece.address) {
+            tried.add(split(means, slot)?);
+        }
+        Ok(tried)
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &TextPiece> {
+        self.areas.iter().flat_map(|area| &area.pieces)
     }
 
     fn report(
@@ -175,9 +239,7 @@ impl CollapsibleText {
         after: &CollapsibleProcess,
         later: Option<&CollapsibleProcess>,
     ) -> CollapsedPart {
-        let is_file = self.path.is_some();
-        let refused =
-            |(refusal, slots)| RefusedSlots { why: why(refusal, is_file).to_owned(), slots };
+        let refused = |(why, slots)| RefusedSlots { why, slots };
         let now = after.named(self.path.as_deref());
         let later = later.and_then(|parts| parts.named(self.path.as_deref()));
         let growth = |now: &CollapsibleText| {
@@ -199,13 +261,47 @@ impl CollapsibleText {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CollapseAttempts {
     slots: u64,
-    refused: BTreeMap<CollapseRefusal, u64>,
+    /// Slots by the reason why they were refused.
+    refused: BTreeMap<String, u64>,
+}
+
+impl CollapseAttempts {
+    fn add(&mut self, refused: Option<String>) {
+        self.slots += 1;
+        if let Some(why) = refused {
+            *self.refused.entry(why).or_default() += 1;
+        }
+    }
+}
+
+/// EINVAL and ENOMEM of advice on memory that cannot take it.
+fn is_not_there(error: &SysError) -> bool {
+    matches!(error.source.kind(), ErrorKind::InvalidInput | ErrorKind::OutOfMemory)
+}
+
+/// Splits the huge page of a slot. Returns why it stays.
+fn split(means: &CollapseMeans, slot: u64) -> Result<Option<String>, SysError> {
+    for _ in 0..SPLITS {
+        match means.subject.split(slot) {
+            Err(error) if is_not_there(&error) => {
+                return Ok(Some("it is locked, or was unmapped meanwhile".to_owned()));
+            }
+            done => done?,
+        }
+        if !is_mapped_huge(means.pid, slot)? {
+            // The split unmaps text of files. This maps it as the next touch by the process would.
+            let _gone = read_memory(means.pid, slot, &mut [0]);
+            return Ok(None);
+        }
+        std::thread::sleep(SPLIT_PAUSE);
+    }
+    Ok(Some("other processes share the huge page: split it after they have ended".to_owned()))
 }
 
 const fn why(refusal: CollapseRefusal, is_file: bool) -> &'static str {
     match (refusal, is_file) {
         (CollapseRefusal::Unfit, true) => {
-            "this kernel cannot collapse the text of files (no READ_ONLY_THP_FOR_FS): use pagewise text warm FILE, and start the program again"
+            "this kernel does not collapse text of this file (no READ_ONLY_THP_FOR_FS, or it is open for writing): add --reread"
         }
         (CollapseRefusal::Unfit, false) => {
             "the kernel never collapses such memory: it is advised against (MADV_NOHUGEPAGE), watched by userfaultfd, or held by a device"
@@ -231,7 +327,7 @@ mod tests {
         let mut step = || out.read_exact(&mut [0]).unwrap();
         step();
         let image = ImageIdentity::of(child.id().cast_signed()).unwrap();
-        let options = CollapseOptions { with_files: false, later: None };
+        let options = CollapseOptions::default();
         assert!(look_again(&image, options).is_ok());
         child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         step();
