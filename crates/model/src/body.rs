@@ -6,6 +6,7 @@ use crate::bench::memory::MemoryBenchReport;
 use crate::bench::pin::PinBenchReport;
 use crate::bench::pipe::PipeBenchReport;
 use crate::bench::text::TextBenchReport;
+use crate::bench::text_load::TextLoadReport;
 use crate::bench::tlb::TlbBenchReport;
 use crate::bounded::BoundedDocument;
 use crate::cache::CacheReport;
@@ -69,6 +70,9 @@ pub enum BenchReport {
     /// Of `bench text`.
     #[serde(rename = "bench_text")]
     Text(TextBenchReport),
+    /// Of `bench text` with `--clients` or `--jobs`.
+    #[serde(rename = "bench_text_load")]
+    TextLoad(TextLoadReport),
 }
 
 /// The same in a file, each under its name. (The enum itself, read among the other keys of a run, would keep
@@ -98,6 +102,7 @@ struct SavedBody {
     bench_fork: Option<ForkBenchReport>,
     #[serde(alias = "jumps")]
     bench_text: Option<TextBenchReport>,
+    bench_text_load: Option<TextLoadReport>,
 }
 
 /// The body of a saved run; none if its command saves none.
@@ -114,6 +119,7 @@ pub(crate) fn of(run: &BoundedDocument<'_>) -> Result<Option<RunBody>, serde_jso
         saved.bench_pin.map(BenchReport::Pin),
         saved.bench_fork.map(BenchReport::Fork),
         saved.bench_text.map(BenchReport::Text),
+        saved.bench_text_load.map(BenchReport::TextLoad),
     ];
     let bodies = [
         saved.checkup.map(RunBody::Checkup),

@@ -8,11 +8,14 @@ use crate::memory_account::{by_kind, share};
 use crate::number::percent;
 use crate::run::whole;
 use crate::shell::start_line;
-use crate::{experiment, service};
+use crate::{bench, experiment, service};
 use pagewise_model::diagnosis::{CostBasis, Diagnosis};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::RemedyReceipt;
 use pagewise_model::run::{RunKind, SavedRun};
+
+/// Most rows of the table of a bench.
+const MOST_ROWS: usize = 12;
 
 /// The run as markdown: verdict, command, costs, arms, receipt, notes.
 #[must_use]
@@ -36,6 +39,10 @@ pub fn markdown(run: &SavedRun) -> String {
                 &experiment::asides(experiment.design.quantity),
             ),
         };
+        out.push_str(&format!("{}\n", table.markdown()));
+    }
+    if let Some(bench) = bench::in_run(run) {
+        let table = bench::short(bench, MOST_ROWS).table;
         out.push_str(&format!("{}\n", table.markdown()));
     }
     for check in run.output_checks.iter().filter(|c| !c.equal) {

@@ -49,7 +49,7 @@ impl ObservedProgram {
     }
 
     /// Why two runs of it cannot run at once. `None` if they can.
-    fn meets_itself(&self) -> Option<String> {
+    pub(crate) fn meets_itself(&self) -> Option<String> {
         let traced = match &self.traced {
             Fact::Known(traced) => traced,
             Fact::Missing(why) => return Some(format!("what it writes is not known: {why}")),

@@ -28,6 +28,7 @@ pub mod service;
 pub mod session;
 pub mod stop;
 pub mod text;
+pub mod text_load;
 pub mod world;
 
 pub use request::SessionRequest;

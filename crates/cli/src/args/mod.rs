@@ -18,6 +18,7 @@ mod order;
 mod page;
 mod profile;
 mod recheck;
+mod server;
 mod text;
 mod top;
 mod tune;
@@ -26,9 +27,9 @@ mod values;
 pub(crate) use ab::{AbArgs, Percent};
 pub(crate) use apply::ApplyArgs;
 pub(crate) use bench::{
-    BenchArgs, BenchCommand, BenchOutputArgs, FileBenchArgs, ForkBenchArgs, MemoryBenchArgs,
-    OwnRungArgs, PinBenchArgs, PipeBenchArgs, TextBenchArgs, TextPartChoice, TlbBenchArgs,
-    TlbPartChoice,
+    BenchArgs, BenchCommand, BenchOutputArgs, FileBenchArgs, ForkBenchArgs, LoadSize,
+    MemoryBenchArgs, OwnRungArgs, PinBenchArgs, PipeBenchArgs, TextBenchArgs, TextPartChoice,
+    TlbBenchArgs, TlbPartChoice,
 };
 pub(crate) use cache::{
     CacheArgs, CacheCommand, CacheFileArgs, CacheLockArgs, CacheRestoreArgs, CacheSaveArgs,
@@ -55,7 +56,7 @@ pub(crate) use text::{
     TextStatusArgs, TextSystemArgs, TextUndoArgs, TextWarmArgs,
 };
 pub(crate) use top::TopArgs;
-pub(crate) use tune::{ServiceArgs, TuneArgs};
+pub(crate) use tune::TuneArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pagewise_tools::{CAT_HELP, METER_HELP, TEE_HELP};

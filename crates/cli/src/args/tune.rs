@@ -1,9 +1,9 @@
 //! `pagewise tune`
 
 use super::ExperimentArgs;
+use super::server::ServerLoadArgs;
 use super::values::values;
 use clap::{ArgGroup, Args, ValueEnum};
-use pagewise_model::Nanos;
 use pagewise_model::service::ServiceMode;
 use pagewise_model::trial::ComparedQuantity;
 use std::ffi::OsString;
@@ -149,32 +149,9 @@ pub(crate) struct ServiceArgs {
     /// Allow changes to the running process while it serves; all are undone
     #[arg(long, requires = "pid")]
     pub(crate) live: bool,
-    /// When the server is ready: tcp:PORT, http://127.0.0.1:PORT/PATH, exec:CMD, log:REGEX or notify
-    #[arg(long, value_name = "WHEN", requires = "serve")]
-    pub(crate) ready: Option<String>,
-    /// Shell command that sends a fixed number of requests and ends; best within 1 to 3 s
-    #[arg(long, value_name = "CMD", requires = "service")]
-    pub(crate) load: Option<String>,
-    /// Format of the load's report: pgbench, sysbench, redis-benchmark, memtier, wrk, wrk2, ab, hey, k6, oha,
-    /// fio, regex:PATTERN or json:PATH [default: by the name of the load's program]
-    #[arg(long, value_name = "NAME", requires = "service")]
-    pub(crate) metric: Option<String>,
     /// How servers are compared
     #[arg(long, value_enum, value_name = "MODE", requires = "serve", default_value = "auto")]
     pub(crate) mode: ServiceModeChoice,
-    /// Shell command that ends the server [default: SIGTERM]
-    #[arg(long, value_name = "CMD", requires = "serve")]
-    pub(crate) stop: Option<String>,
-    /// Time for the server to become ready
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "30s")]
-    pub(crate) ready_time: Nanos,
-    /// Time for the server to end before it is killed
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "10s")]
-    pub(crate) stop_time: Nanos,
-    /// Time for one run of the load
-    #[arg(long, value_name = "TIME", requires = "service", default_value = "60s")]
-    pub(crate) load_time: Nanos,
-    /// Longest time to warm a server up; it ends when the cost of a request has settled
-    #[arg(long, value_name = "TIME", requires = "service", default_value = "20s")]
-    pub(crate) warmup: Nanos,
+    #[command(flatten)]
+    pub(crate) terms: ServerLoadArgs,
 }

@@ -1,9 +1,13 @@
 //! `bench text` on this machine: measured, proven, kept, drawn; and ended early.
 
-use crate::helper::{Place, experiment, interrupted, only_turn, said};
+use crate::helper::{
+    Place, await_gone, compile, experiment, interrupt, interrupted, only_turn, said,
+};
+use pagewise_model::bench::text_load::TextLoadReport;
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::run::SavedRun;
+use std::process::Command;
 
 #[test]
 fn jumps_are_measured_kept_and_drawn() {
@@ -65,4 +69,94 @@ fn what_is_known_is_reported_when_it_ends_early() {
     let place = Place::new();
     let words = ["bench", "text", "--largest=1M", "--repeats=1000"];
     let _done = interrupted(|| place.pagewise(&words), "fresh mappings of each");
+}
+
+/// A session that measures throughput. `None`, after a `SKIP` line, where code cannot be on huge pages.
+fn throughput(make: impl Fn() -> Command) -> Option<TextLoadReport> {
+    let done = experiment(make)?;
+    if done.status.code() == Some(2) && said(&done.stderr).contains("be put on huge pages") {
+        println!("SKIP bench text under load: no huge pages: {}", said(&done.stderr));
+        return None;
+    }
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::TextLoad(load))) = run.body else { panic!("no load") };
+    assert_eq!(load.off_huge_bytes.0, 0, "{load:?}");
+    assert!(load.on_huge_bytes.0 > 0 && load.rounds_ns.0 > 0, "{load:?}");
+    for pair in load.points.iter().flat_map(|point| &point.pairs) {
+        for window in [pair.off, pair.on] {
+            assert!(window.rate_per_second > 0.0 && window.cpu_ns > 0.0, "{pair:?}");
+        }
+    }
+    Some(load)
+}
+
+/// The service with 7 MiB more of code, and its load with as many connections as clients.
+fn service(place: &Place) -> Option<[String; 2]> {
+    let wide = place.path().join("wide.s");
+    std::fs::write(&wide, ".text\n.fill 7340032, 1, 0x90\n.section .note.GNU-stack\n").unwrap();
+    let at = |name: &str| place.path().join(name);
+    let options = ["-O2", "-pthread", wide.to_str().unwrap()];
+    let built =
+        compile("served.c", &options, &at("served")) && compile("shoot.c", &["-O2"], &at("shoot"));
+    if !built {
+        println!("SKIP bench text --clients: no C compiler");
+        return None;
+    }
+    let serve = format!("{} {{port}} --heap 4 --cost 100", at("served").display());
+    let load = format!("{} {{port}} 2000 --connections {{clients}}", at("shoot").display());
+    Some([serve, load])
+}
+
+#[test]
+fn servers_are_loaded_by_numbers_of_clients() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let Some([serve, load]) = service(&place) else { return };
+    let session = |more: &[&str]| {
+        let mut command = place.pagewise(&["bench", "text", "--ready=tcp:{port}"]);
+        let metric = r"--metric=regex:requests (?<requests>\d+) errors (?<errors>\d+)";
+        command.args(["--serve", &serve, "--load", &load, metric]).args(more);
+        command.args(["--warmup=1s", "--budget=1s"]);
+        command
+    };
+    let in_turn = ["--clients=3,1,3", "--disturb", "--json"];
+    let Some(done) = throughput(|| session(&in_turn)) else { return };
+    let sizes: Vec<(u32, bool)> = done.points.iter().map(|one| (one.size, one.disturbed)).collect();
+    assert_eq!(sizes, [(1, false), (3, false), (1, true), (3, true)]);
+    assert!(done.points.iter().all(|point| point.pairs.len() == 2), "{done:?}");
+    if done.cpus > 1 {
+        let Some(duet) = throughput(|| session(&["--clients=100%", "--duet", "--json"])) else {
+            return;
+        };
+        assert_eq!((duet.at_once, duet.points[0].size), (true, done.cpus / 2));
+    }
+    if let Some(stopped) = interrupt(|| session(&["--clients=1"]), "clients: 1 on") {
+        assert_eq!(stopped.status.code(), Some(130), "{}", said(&stopped.stderr));
+    }
+    assert!(await_gone(&place), "left: {:?}", place.alive());
+    assert!(place.scratches().is_empty(), "{:?}", place.scratches());
+}
+
+#[test]
+fn copies_of_a_program_run_at_once() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let wide = place.path().join("wide");
+    if !compile("wide_text.c", &["-O2"], &wide) {
+        println!("SKIP bench text --jobs: no C compiler");
+        return;
+    }
+    let session = |words: &[&str]| {
+        let mut command = place.pagewise(&["bench", "text", "--jobs=1,2", "--json"]);
+        command.args(["--input=/dev/null", "--budget=1s"]).args(words);
+        command
+    };
+    let wide = wide.to_str().unwrap();
+    let Some(done) = throughput(|| session(&["--", wide])) else { return };
+    assert_eq!(done.points.iter().map(|point| point.size).collect::<Vec<_>>(), [1, 2]);
+    let Some(small) = experiment(|| session(&["--", "true"])) else { return };
+    assert_eq!(small.status.code(), Some(2));
+    assert!(said(&small.stderr).contains("cannot be put on huge pages"), "{}", said(&small.stderr));
+    assert!(place.scratches().is_empty(), "{:?}", place.scratches());
 }

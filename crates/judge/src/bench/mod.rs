@@ -10,4 +10,5 @@ pub mod memory;
 pub mod pin;
 pub mod pipe;
 pub mod text;
+pub mod text_load;
 pub mod tlb;

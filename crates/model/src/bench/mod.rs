@@ -8,6 +8,7 @@ pub mod memory;
 pub mod pin;
 pub mod pipe;
 pub mod text;
+pub mod text_load;
 pub mod tlb;
 
 pub use claim::{BenchClaim, ClaimAnswer, ClaimEvidence, ClaimFigure, LEAST_REPEATS};

@@ -13,13 +13,13 @@
 //! Not seen: files that the program reaches by other names. Cost: at each start the file is read twice and
 //! written once, to memory that can only be reclaimed by swapping.
 
-use super::{FoldError, FoldOptions, FoldTarget, make};
+use super::{FoldError, FoldTarget, make, merge_all};
 use crate::code::CodePlacement;
 use crate::warmth::{self, TEXT_HUGE};
 use pagewise_kernel::cached_file::PageCacheFile;
+use pagewise_kernel::limits;
 use pagewise_kernel::mount_namespace::MountNamespace;
 use pagewise_kernel::privilege::FilePrivileges;
-use pagewise_kernel::{limits, page_size};
 use pagewise_model::Bytes;
 use pagewise_model::plan::{FileKind, HugeFile};
 use pagewise_observe::text::ElfFile;
@@ -137,8 +137,7 @@ fn refuse_large(size: Bytes) -> Result<(), FoldError> {
 }
 
 fn fold_into(original: &PageCacheFile, copy: &Path) -> Result<(), FoldError> {
-    let (base, huge) = (page_size::base(), page_size::huge());
-    let options = FoldOptions { merge: true, fill_above: Bytes(base.bytes()), base, huge };
+    let options = merge_all();
     // A signal ends this process and with it the copy.
     let stop = AtomicBool::new(false);
     make(original, FoldTarget { path: copy, replaces: false }, &options, &stop).map(|_made| ())

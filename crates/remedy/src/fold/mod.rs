@@ -23,9 +23,9 @@ pub use plan::{FoldOptions, FoldPlan, FoldPlanError, HeaderEdit, plan};
 use object::ReadCache;
 use pagewise_kernel::cached_file::PageCacheFile;
 use pagewise_kernel::part_file::{self, PartFile};
-use pagewise_kernel::{SysError, clock, file_system};
-use pagewise_model::Nanos;
+use pagewise_kernel::{SysError, clock, file_system, page_size};
 use pagewise_model::fold::FoldChanges;
+use pagewise_model::{Bytes, Nanos};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -75,6 +75,13 @@ pub struct FinishedCopy {
     /// Notes for the user.
     pub notes: Vec<String>,
     pub took: Nanos,
+}
+
+/// Options that put as much code on huge pages as a copy can have there.
+#[must_use]
+pub fn merge_all() -> FoldOptions {
+    let (base, huge) = (page_size::base(), page_size::huge());
+    FoldOptions { merge: true, fill_above: Bytes(base.bytes()), base, huge }
 }
 
 /// Makes the copy. `stop` ends it between two pieces.
@@ -185,7 +192,7 @@ impl FoldCopying<'_> {
         &self,
         mut with: impl FnMut(u64, &[u8]) -> Result<(), FoldError>,
     ) -> Result<(), FoldError> {
-        let (len, slot) = (self.plan.copy_len(), pagewise_kernel::page_size::huge().bytes());
+        let (len, slot) = (self.plan.copy_len(), page_size::huge().bytes());
         let mut buffer = vec![0; usize::try_from(slot.min(len)).unwrap_or(usize::MAX)];
         let mut offset = 0;
         while offset < len {

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod pin;
 pub mod pipe;
 pub mod text;
+pub(crate) mod text_load;
 pub mod tlb;
 
 use crate::chart::SvgPicture;
@@ -37,6 +38,7 @@ pub(crate) fn headline(bench: &BenchReport) -> String {
         BenchReport::Pin(pins) => pin::headline(pins),
         BenchReport::Fork(forks) => fork::headline(forks),
         BenchReport::Text(jumps) => text::headline(jumps),
+        BenchReport::TextLoad(load) => text_load::headline(load),
     }
 }
 
@@ -66,6 +68,7 @@ pub(crate) fn short(bench: &BenchReport, rows: usize) -> BenchSummary<'_> {
         BenchReport::Pin(it) => pin::short(it, rows),
         BenchReport::Fork(it) => fork::short(it, rows),
         BenchReport::Text(it) => text::short(it, rows),
+        BenchReport::TextLoad(it) => text_load::short(it, rows),
     }
 }
 
@@ -108,6 +111,7 @@ pub(crate) fn document(bench: &BenchReport, caption: &str) -> ReportDocument {
         BenchReport::Pin(it) => pin::document(it, caption),
         BenchReport::Fork(it) => fork::document(it, caption),
         BenchReport::Text(it) => text::document(it, caption),
+        BenchReport::TextLoad(it) => text_load::document(it, caption),
     }
 }
 
@@ -120,6 +124,7 @@ pub(crate) fn csv(bench: &BenchReport) -> String {
         BenchReport::Pin(pins) => pin::csv(pins),
         BenchReport::Fork(forks) => fork::csv(forks),
         BenchReport::Text(jumps) => text::csv(jumps),
+        BenchReport::TextLoad(load) => text_load::csv(load),
     }
 }
 
@@ -132,6 +137,7 @@ fn picture(bench: &BenchReport, caption: &str) -> SvgPicture {
         BenchReport::Pin(pins) => pin::svg(pins, caption),
         BenchReport::Fork(forks) => fork::svg(forks, caption),
         BenchReport::Text(jumps) => text::svg(jumps, caption),
+        BenchReport::TextLoad(load) => text_load::svg(load, caption),
     }
 }
 
@@ -144,6 +150,7 @@ pub(crate) fn protocol(bench: &BenchReport) -> Vec<String> {
         BenchReport::Pin(it) => vec![pin::protocol(it) + "."],
         BenchReport::Fork(it) => vec![fork::protocol(it) + "."],
         BenchReport::Text(it) => vec![text::protocol(it) + "."],
+        BenchReport::TextLoad(it) => vec![text_load::protocol(it) + "."],
     }
 }
 

@@ -19,5 +19,6 @@ mod pin;
 mod profile;
 mod saved;
 mod support;
+mod text_load;
 mod text_trial;
 mod walk;

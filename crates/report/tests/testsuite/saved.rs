@@ -72,6 +72,7 @@ fn every_body_comes_back_under_its_name() {
         ("bench_pin", pin::bench(pin::pins())),
         ("bench_fork", forks()),
         ("bench_text", jump::bench(jump::jumps())),
+        ("bench_text_load", crate::text_load::bench(crate::text_load::loaded())),
     ];
     for (name, run) in all {
         let saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();

@@ -31,6 +31,7 @@ pub use ready::ReadinessCheck;
 pub use server::ServerLifecycle;
 pub(crate) use shell::{AROUND, run_shell};
 pub use shell::{ShellError, run_words};
+pub(crate) use stage::LoadedServers;
 pub use subject::HelperCommands;
 pub use watched::{RunningObservation, advise};
 

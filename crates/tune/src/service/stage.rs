@@ -5,6 +5,10 @@
 //! one half of the CPUs, and they swap halves from window to window. In a restart a server runs alone on its
 //! half, with its generator on the other.
 
+mod loaded;
+
+pub(crate) use loaded::LoadedServers;
+
 use super::failure::{ServiceFailure, whose};
 use super::halves;
 use super::load::{LoadCommand, LoadGenerator, LoadedServer};
@@ -16,7 +20,7 @@ use super::servers::ServerWorld;
 use super::shell::{AROUND, run_shell};
 use super::tree::{ServerCounts, ServerTree};
 use super::watched::WatchedWindows;
-use super::{LoadShape, ServerPairing, ServiceRequest};
+use super::{LoadShape, LoadTerms, ServerPairing, ServiceRequest};
 use crate::folios::NaturalFolios;
 use crate::live::{self, Listener};
 use crate::race::SessionClock;
@@ -58,6 +62,7 @@ pub(super) struct PlainObservation {
 /// The stage.
 pub(super) struct RealServerWorld<'a> {
     request: &'a ServiceRequest,
+    terms: LoadTerms,
     exe: PathBuf,
     words: Vec<String>,
     supervisors: Vec<RunSupervisor>,
@@ -96,6 +101,7 @@ impl<'a> RealServerWorld<'a> {
         refuse_odd(scratch.path(), &request.commands())?;
         Ok(Self {
             request,
+            terms: request.terms.clone(),
             exe,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             supervisors: Vec::new(),
@@ -236,7 +242,7 @@ impl<'a> RealServerWorld<'a> {
         let (generator, supervisor) = (self.supervisor()?, self.supervisor()?);
         self.starts += 1;
         let place = ServerPlace::new(self.scratch.path(), &format!("server-{}", self.starts))?;
-        let reach = LoadReach::of(&self.request.ways.ready, &self.request.terms.load, &place);
+        let reach = LoadReach::of(&self.request.ways.ready, &self.terms.load, &place);
         let server = ServerProcess::new(place, reach, supervisor);
         Ok(RunningServer {
             server,
@@ -285,7 +291,7 @@ impl<'a> RealServerWorld<'a> {
         all: &[usize],
         shape: &LoadShape,
     ) -> Result<(), (usize, SessionStop)> {
-        let deadline = clock::now() + self.request.terms.warm_up;
+        let deadline = clock::now() + self.terms.warm_up;
         for round in 0.. {
             match self.window(acts, all, shape, round, None) {
                 Ok(seen) => {
@@ -313,11 +319,8 @@ impl<'a> RealServerWorld<'a> {
         number: u32,
         look: Option<WindowLook<'_>>,
     ) -> Result<Vec<ServiceWindow>, (usize, SessionStop)> {
-        let generator = LoadGenerator {
-            terms: &self.request.terms,
-            dir: self.scratch.path(),
-            stop: &self.stop,
-        };
+        let generator =
+            LoadGenerator { terms: &self.terms, dir: self.scratch.path(), stop: &self.stop };
         let loader = ServerLoader { generator, halves: self.halves.as_ref() };
         let trees: Vec<ServerTree> = acts.iter().map(|act| act.server.tree()).collect();
         let usual =

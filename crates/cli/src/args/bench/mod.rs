@@ -192,7 +192,7 @@ pub(crate) use file::{ARMS, FileBenchArgs};
 pub(crate) use fork::ForkBenchArgs;
 pub(crate) use memory::MemoryBenchArgs;
 pub(crate) use pin::PinBenchArgs;
-pub(crate) use text::{TextBenchArgs, TextPartChoice};
+pub(crate) use text::{LoadSize, TextBenchArgs, TextPartChoice};
 pub(crate) use tlb::{TlbBenchArgs, TlbPartChoice, WalkOrder};
 
 /// How bytes get in.

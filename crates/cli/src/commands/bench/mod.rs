@@ -2,6 +2,7 @@
 
 pub(super) mod file;
 mod fork;
+mod load;
 mod memory;
 mod pin;
 mod pipe;

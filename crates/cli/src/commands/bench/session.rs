@@ -94,6 +94,11 @@ impl BenchControl {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// The flag that signals set.
+    pub(super) fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
     /// Runs `work`, which reports its progress before each sample, formatted by `text`.
     pub(in crate::commands) fn measure<P, T>(
         &self,

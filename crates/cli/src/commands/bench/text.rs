@@ -1,7 +1,7 @@
 //! `pagewise bench text`: measures generated code on this machine, or a program's code if a command is given.
 
 use super::session::{BenchStart, mappings, unfit};
-use super::{chosen, program};
+use super::{chosen, load, program};
 use crate::args::{TextBenchArgs, TextPartChoice};
 use crate::failure::CommandFailure;
 use pagewise_measure::BenchProgress;
@@ -17,6 +17,12 @@ const LARGEST: Bytes = Bytes::gib(64);
 
 /// Runs, judges, saves and shows.
 pub(super) fn run(args: &TextBenchArgs) -> Result<ExitCode, CommandFailure> {
+    if let Some(serve) = &args.load.serve {
+        return load::clients(args, serve);
+    }
+    if !args.load.jobs.is_empty() {
+        return load::jobs(args);
+    }
     if !args.command.is_empty() {
         return program::run(args);
     }

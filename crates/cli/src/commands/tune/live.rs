@@ -1,7 +1,6 @@
 //! `pagewise tune --live -p PID`
 
 use super::TuneGoals;
-use super::serve::service as service_spec;
 use crate::args::{HelperRole, TuneArgs};
 use crate::commands::experiment;
 use crate::commands::progress::ProgressDisplay;
@@ -107,7 +106,7 @@ fn request(args: &TuneArgs, target: TargetProcess) -> Result<LiveServiceRequest,
     base.here.directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     base.spec.directory.clone_from(&base.here.directory);
     let serve = target.command().join(" ");
-    base.spec.service = Some(service_spec(args, serve, ServerSpec::Running { pid })?);
+    base.spec.service = Some(args.service.terms.service(serve, ServerSpec::Running { pid })?);
     (base.spec.quantity, base.spec.guards) = super::goal(args, &RUNNING)?;
     let terms = LoadTerms::new(&base.spec).map_err(CommandFailure::usage)?;
     Ok(LiveServiceRequest { base, target, terms })

@@ -1,7 +1,7 @@
 //! `pagewise tune`
 
 mod live;
-mod serve;
+pub(super) mod serve;
 
 use super::experiment;
 use super::helper;
