@@ -30,8 +30,9 @@ fn main() {
         return;
     }
     let filter = args.iter().skip(1).find(|arg| !arg.starts_with('-')).map_or("", String::as_str);
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         ("every_way_reads_the_same", every_way_reads_the_same),
+        ("written_blocks_are_in_the_file", written_blocks_are_in_the_file),
         ("faults_are_those_of_the_pages", faults_are_those_of_the_pages),
         ("cold_is_proven", cold_is_proven),
         ("passes_are_timed_apart", passes_are_timed_apart),
@@ -122,6 +123,25 @@ fn every_way_reads_the_same() {
         assert_eq!(sample.calls, calls, "{cell:?}");
         assert_eq!(sample.major_faults, 0, "{cell:?}");
         assert_eq!(sample.proof.after_pages, sample.proof.file_pages, "{cell:?}");
+    }
+}
+
+fn written_blocks_are_in_the_file() {
+    let blocks = vec![Bytes(512), Bytes::kib(16)];
+    let readings = read(FileBenchRequest { blocks, repeats: 2, ..request() }.writing());
+    assert_eq!(readings.points.len(), 2 * 2 * 4);
+    for point in &readings.points {
+        let cell = &point.cell;
+        assert_eq!((point.samples.len(), &point.refused), (2, &None), "{cell:?}");
+        for sample in &point.samples {
+            assert_eq!(Some(sample.ledger), readings.asked(cell), "{cell:?}");
+            let calls = match (cell.arm, cell.order) {
+                (ReadWay::Map, _) => 0,
+                (_, AccessOrder::Sequential) => 1 + cell.blocks(),
+                (_, AccessOrder::Random) => 2 * cell.blocks(),
+            };
+            assert_eq!((sample.calls, sample.major_faults), (calls, 0), "{cell:?}");
+        }
     }
 }
 

@@ -53,6 +53,42 @@ fn readings_are_measured_kept_and_drawn() {
 }
 
 #[test]
+fn written_blocks_are_measured_and_leave_nothing() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let dir = place.path().display().to_string();
+    let csv = place.path().join("a.csv");
+    let words = ["bench", "file", "--write", "--size=8M", "--block=16K", "--repeats=1", "--json"];
+    let done = experiment(|| {
+        let mut command = place.pagewise(&words);
+        command.args(["--dir", &dir, "--csv"]).arg(&csv);
+        command
+    });
+    let Some(done) = done else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::File(readings))) = run.body else { panic!("no readings") };
+    assert_eq!(readings.points.len(), 2 * 4);
+    let judgement = readings.judgement.as_ref().unwrap();
+    assert_eq!((judgement.refusals.len(), judgement.claims.len()), (0, 3), "{judgement:?}");
+    let csv = std::fs::read_to_string(csv).unwrap();
+    for way in ["write", "write-fsync", "mmap-write", "mmap-write-msync"] {
+        assert_eq!(
+            csv.lines().filter(|line| line.contains(&format!(",{way},"))).count(),
+            2,
+            "{csv}"
+        );
+    }
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().flatten().collect();
+    assert!(!left.iter().any(|f| f.file_name().to_string_lossy().contains("file")), "{left:?}");
+    let mine = place.path().join("mine");
+    std::fs::write(&mine, vec![1; 1 << 20]).unwrap();
+    let refused = place.pagewise(&["bench", "file", "--write", "--file"]).arg(&mine).output();
+    assert_eq!(refused.unwrap().status.code(), Some(2));
+    assert!(std::fs::read(&mine).unwrap().iter().all(|byte| *byte == 1));
+}
+
+#[test]
 fn what_cannot_be_read_is_one_line() {
     let _turn = only_turn();
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A file as memory: mapped shared and read-only, copied from, or used in place.
+//! A file as memory: mapped shared, copied from or used in place, or written to by one owner.
 //!
 //! No reference into the mapping is ever given out. Other processes may write the file meanwhile, so words
 //! are read by volatile accesses, and blocks are copied by address. A touch raises `SIGBUS` if its page
@@ -7,7 +7,7 @@
 
 use super::vectors::{self, CopyInstruction};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::os::fd::BorrowedFd;
@@ -33,9 +33,17 @@ impl MappedFileView {
     /// The first `len` bytes of a file. With `populate` the call maps all of them.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize, populate: bool) -> Result<Self, Errno> {
         let more = if populate { MapFlags::POPULATE } else { MapFlags::empty() };
+        Self::with(file, len, (ProtFlags::READ, more))
+    }
+
+    fn with(
+        file: BorrowedFd<'_>,
+        len: usize,
+        (rights, more): (ProtFlags, MapFlags),
+    ) -> Result<Self, Errno> {
         let (none, flags) = (std::ptr::null_mut(), MapFlags::SHARED | more);
         // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
-        unsafe { rustix::mm::mmap(none, len, ProtFlags::READ, flags, file, 0) }
+        unsafe { rustix::mm::mmap(none, len, rights, flags, file, 0) }
             .map(|start| Self { start, len })
     }
 
@@ -108,6 +116,33 @@ impl MappedFileView {
         }
         let rest = (whole..words).fold(0, |sum: u64, nth| sum.wrapping_add(read(nth)));
         Some(sums.into_iter().fold(rest, u64::wrapping_add))
+    }
+}
+
+/// A mapped file that is written to, by who has it alone.
+#[derive(Debug)]
+pub(crate) struct WritableFileView(MappedFileView);
+
+impl WritableFileView {
+    /// The first `len` bytes of a file that is open for reading and writing.
+    pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> Result<Self, Errno> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        MappedFileView::with(file, len, (rights, MapFlags::empty())).map(Self)
+    }
+
+    /// Copies `from` to `offset`. Returns false if not all of it lies in the mapping.
+    pub(crate) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
+        let Some(to) = self.0.place(offset, from.len()) else { return false };
+        // SAFETY: `place` found the whole range within the mapping, which is writable and borrowed alone; `from`
+        // lies elsewhere. Where the file has no page for it the kernel ends this process.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.cast_mut(), from.len()) };
+        true
+    }
+
+    /// Waits until the device has all of it (`msync(2)` with MS_SYNC).
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        // SAFETY: the range is this mapping's own; the call changes no memory.
+        unsafe { rustix::mm::msync(self.0.start, self.0.len, MsyncFlags::SYNC) }
     }
 }
 

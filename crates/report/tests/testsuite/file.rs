@@ -4,7 +4,7 @@
 use crate::support::file::{bench, point, readings};
 use crate::support::forms::{Forms, assert_whole};
 use crate::support::{HOSTILE, PLAIN, check};
-use pagewise_model::bench::file::{CacheResidency, FileBenchReport, FileCell, ReadWay};
+use pagewise_model::bench::file::{BlockStore, CacheResidency, FileBenchReport, FileCell, ReadWay};
 use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::constructed::cell;
 use pagewise_report::SvgPicture;
@@ -49,6 +49,33 @@ fn what_was_refused_shows_no_rate() {
         "unclocked-populate",
     ]);
     usual().assert_ends_with_advice();
+}
+
+#[test]
+fn what_was_written_is_named_so() {
+    let mut written = readings();
+    let ways = [
+        (ReadWay::Read, BlockStore::Cached, 10.0),
+        (ReadWay::Map, BlockStore::Cached, 20.0),
+        (ReadWay::Read, BlockStore::Synced, 90.0),
+        (ReadWay::Map, BlockStore::Synced, 80.0),
+    ];
+    let cells =
+        ways.map(|(arm, store, ms)| point(FileCell { store: Some(store), ..cell(arm) }, ms));
+    written.points = cells.to_vec();
+    written.judgement = None;
+    let forms = forms(written, "");
+    for way in ["write", "write-fsync", "mmap-write", "mmap-write-msync"] {
+        assert!(forms.section.contains(&format!("  {way} ")), "{}", forms.section);
+        assert!(forms.csv.contains(&format!("blocks,{way},16384")), "{}", forms.csv);
+    }
+    assert!(forms.svg.contains("Which way to write a file is fastest?"));
+    let brief = pagewise_report::render(&forms.run, &PLAIN);
+    let brief = brief.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        brief.starts_with("a cached file, once, in order, in blocks of 16 KiB: write() gives"),
+        "{brief}"
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ Examples:
   pagewise bench file --chart ways.html          all, in under 2 minutes
   pagewise bench file --file big.db --block 4K,64K,1M --cache warm
   pagewise bench file --arm read,mmap --repeat-error short-loop,with-replacement
+  pagewise bench file --write                    write(2) and a mapping, written
 
 Measures every way to read a file, from open to close: read, pread, readv,
 io_uring, past the cache; a mapping with a copy of each block, mapped on demand,
@@ -38,6 +39,10 @@ pub(crate) struct FileBenchArgs {
     /// Run a short form: 64M, blocks of 4K and 16K, under 20 s
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Write the blocks of the temporary file instead: by write(2) and through a mapping, each left in the cache
+    /// and synced (fsync, msync); cached, 128M unless --size is given
+    #[arg(long, conflicts_with_all = ["file", "only", "arm", "cache", "cold_size", "passes", "threads", "sum", "repeat_error"])]
+    pub(crate) write: bool,
     /// Measure only these parts
     #[arg(long, value_parser = values(PARTS), value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<FileBenchPart>,

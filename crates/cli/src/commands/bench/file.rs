@@ -21,6 +21,8 @@ use std::process::ExitCode;
 /// Size of a generated file; below, its size in the short form.
 const USUAL: Bytes = Bytes::mib(512);
 const QUICK: Bytes = Bytes::mib(64);
+/// Size of one that is written to again and again.
+const WRITTEN: Bytes = Bytes::mib(128);
 /// If less of the file lies on one kind of folio, the prices do not cover all of it.
 const ALIKE: f64 = 0.9;
 
@@ -32,10 +34,13 @@ pub(super) fn run(args: &FileBenchArgs) -> Result<ExitCode, CommandFailure> {
     let mut session = start.begin()?;
     let has_copies = request.parts.contains(&FileBenchPart::Copies);
     let plan = FilePlan::new(request, origin.size(), args.file.is_none()).map_err(unfit)?;
-    session.announce(&announcement(&plan, args.no_prices));
+    session.announce(&announcement(&plan, args.no_prices || args.write));
     let (control, run) = (&session.control, &mut session.run);
-    let prices =
-        if args.no_prices { None } else { prices(args, &origin, control, &mut run.warnings) };
+    let prices = if args.no_prices || args.write {
+        None
+    } else {
+        prices(args, &origin, control, &mut run.warnings)
+    };
     let copies = if has_copies { copies(args, control, &mut run.warnings) } else { None };
     let mut any = has_copies;
     if let Some(mut readings) = read(control, &plan, origin)? {
@@ -57,7 +62,7 @@ fn request(args: &FileBenchArgs, seed: u64) -> Result<FileBenchRequest, CommandF
     let usual =
         if args.quick { FileBenchRequest::short(seed) } else { FileBenchRequest::usual(seed) };
     check(&args.block)?;
-    Ok(FileBenchRequest {
+    let asked = FileBenchRequest {
         parts: chosen(&args.only, usual.parts),
         arms: chosen(&args.arm, usual.arms),
         blocks: chosen(&args.block, usual.blocks),
@@ -69,9 +74,11 @@ fn request(args: &FileBenchArgs, seed: u64) -> Result<FileBenchRequest, CommandF
         repeats: args.repeats.unwrap_or(usual.repeats),
         slips: chosen(&args.repeat_error, usual.slips),
         summed: args.sum,
+        written: false,
         quick: args.quick,
         seed,
-    })
+    };
+    Ok(if args.write { asked.writing() } else { asked })
 }
 
 fn check(blocks: &[Bytes]) -> Result<(), CommandFailure> {
@@ -93,7 +100,12 @@ fn origin(args: &FileBenchArgs, request: &FileBenchRequest) -> Result<FileOrigin
         let largest = request.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
         return FileOrigin::given(path, largest);
     }
-    FileOrigin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
+    let usual = match (args.quick, args.write) {
+        (true, _) => QUICK,
+        (false, true) => WRITTEN,
+        (false, false) => USUAL,
+    };
+    FileOrigin::own(&directory(args), args.size, usual)
 }
 
 /// The directory for generated files.
@@ -235,8 +247,7 @@ pub(in crate::commands) fn read_all(
     let launcher = helper::launcher(args::HelperRole::FileReader)?;
     let text = |p: &BenchProgress<'_, FileCell>| {
         let (cell, order) = (p.point, p.point.order.into_str());
-        let (part, arm, state) =
-            (cell.part.into_str(), cell.arm.into_str(), cell.residency.into_str());
+        let (part, arm, state) = (cell.part.into_str(), cell.way(), cell.residency.into_str());
         format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
     };
     let read = control.measure(text, |callbacks| file::run(plan, content, &launcher, callbacks));
@@ -293,6 +304,16 @@ mod tests {
         assert_eq!((some.passes, some.repeats, some.summed), (2, 9, true));
         assert_eq!(some.cold_bytes, Bytes::mib(1));
         assert_eq!(some.slips, [BenchmarkFlaw::ShortLoop, BenchmarkFlaw::Replacement]);
+    }
+
+    #[test]
+    fn writing_is_of_our_own_file_and_warm() {
+        let some = parse(&["--write", "--block=4K", "--order=random"]).unwrap();
+        assert!(some.written && some.arms == [ReadWay::Read, ReadWay::Map]);
+        assert_eq!(some.residencies, [CacheResidency::Warm]);
+        for other in ["--file=x", "--cache=cold", "--arm=mmap", "--sum"] {
+            assert!(typed("file", &["--write", other]).is_err(), "{other}");
+        }
     }
 
     #[test]

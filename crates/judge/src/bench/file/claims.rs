@@ -32,6 +32,9 @@ const FEW: u64 = 50;
 impl FileFindings<'_> {
     /// All claims for which there are cells.
     pub(super) fn claims(&self) -> Vec<BenchClaim> {
+        if self.readings.is_written() {
+            return self.written_claims();
+        }
         let all = [
             self.faster(),
             self.mapping(),

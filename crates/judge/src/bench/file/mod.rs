@@ -13,6 +13,7 @@
 mod account;
 mod claims;
 mod prices;
+mod writing;
 
 use crate::stats::paired_ratio;
 use pagewise_model::bench::file::{
@@ -33,7 +34,10 @@ pub fn judge(readings: &FileBenchReport) -> FileJudgement {
     found.ratios = points().filter_map(|(at, point)| found.ratio(at, point)).collect();
     found.accounts = found.accounts();
     let claims = found.claims();
-    let advice = vec![found.warm(), found.cold(), found.kept()];
+    let advice = match readings.is_written() {
+        true => vec![found.written()],
+        false => vec![found.warm(), found.cold(), found.kept()],
+    };
     let FileFindings { refusals, ratios, accounts, .. } = found;
     FileJudgement { refusals, ratios, accounts, claims, advice }
 }

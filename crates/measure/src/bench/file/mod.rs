@@ -13,7 +13,10 @@
 //!
 //! A mapping is shared and read-only. The kernel maps a window of pages around a fault (`do_fault_around` in
 //! mm/memory.c), and all of a range for `MAP_POPULATE` and `MADV_POPULATE_READ` (`faultin_page_range` in
-//! mm/gup.c). Calls copy folio by folio (`filemap_read` in mm/filemap.c). Not seen: the host's cache under a
+//! mm/gup.c). Calls copy folio by folio (`filemap_read` in mm/filemap.c).
+//!
+//! To write, blocks of the generated file are overwritten while it is cached and clean. The first write to a clean
+//! page through a mapping faults (`do_shared_fault`, `page_mkwrite`). Not seen: the host's cache under a
 //! virtual machine, memory of other NUMA nodes, and what else a program does with its bytes.
 
 mod account;
@@ -172,6 +175,7 @@ impl FileBenchSession<'_, '_> {
             summed: request.summed,
             seed: request.seed.wrapping_add(u64::from(repeat)),
             cpus: self.plan.seats(cell.threads),
+            stamp: clock::now().0,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::bench::frame::BenchCost;
 use crate::error::PriceError;
 use pagewise_kernel::{affinity, page_size};
 use pagewise_model::bench::file::{
-    BenchmarkFlaw, CacheResidency, FileBenchPart, FileCell, ReadWay,
+    BenchmarkFlaw, BlockStore, CacheResidency, FileBenchPart, FileCell, ReadWay,
 };
 use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::{Bytes, Nanos, PageSize};
@@ -36,6 +36,7 @@ const CENTRE: Bytes = Bytes::kib(16);
 const PART_SPAN: Bytes = Bytes::mib(256);
 /// Ways of these parts: one of each kind.
 const PASSES: [ReadWay; 4] = [ReadWay::Read, ReadWay::Map, ReadWay::MapPopulate, ReadWay::Place];
+const WRITTEN: [ReadWay; 2] = [ReadWay::Read, ReadWay::Map];
 const BUFFERS: [ReadWay; 2] = [ReadWay::Read, ReadWay::Map];
 const THREADS: [ReadWay; 4] = [ReadWay::Read, ReadWay::Pread, ReadWay::Map, ReadWay::Place];
 
@@ -61,6 +62,9 @@ pub struct FileBenchRequest {
     pub slips: Vec<BenchmarkFlaw>,
     /// All bytes of each copied block are added up.
     pub summed: bool,
+    /// Blocks are written instead of read: warm, by write(2) and through a mapping, left in the cache and synced.
+    /// Only the part about blocks.
+    pub written: bool,
     /// A cap of some seconds.
     pub quick: bool,
     /// Seed of all orders.
@@ -83,8 +87,21 @@ impl FileBenchRequest {
             repeats: 6,
             slips: Vec::new(),
             summed: false,
+            written: false,
             quick: false,
             seed,
+        }
+    }
+
+    /// The same blocks, written.
+    #[must_use]
+    pub fn writing(self) -> Self {
+        Self {
+            parts: vec![FileBenchPart::Blocks],
+            arms: WRITTEN.to_vec(),
+            residencies: vec![CacheResidency::Warm],
+            written: true,
+            ..self
         }
     }
 
@@ -129,6 +146,10 @@ impl FilePlan {
         if request.threads.is_empty() {
             let cpus = affinity::get(0)?.len();
             request.threads = doubled(u32::try_from(cpus).unwrap_or(u32::MAX));
+        }
+        if request.written && !written {
+            let why = "only a file of our own is written to";
+            return Err(PriceError::Unavailable(why.to_owned()));
         }
         let cells = cells(&request, size, page_size::base());
         if cells.is_empty() && !request.parts.contains(&FileBenchPart::Copies) {
@@ -213,7 +234,8 @@ fn time(cell: &FileCell) -> Nanos {
             per(bytes, COLD_PER_S) + Nanos(COLD_BLOCK.0.saturating_mul(blocks / COLD_ALONE))
         }
     };
-    START + Nanos(order) + reading
+    let writing = if cell.store.is_some() { per(bytes, WRITTEN_PER_S) } else { Nanos(0) };
+    START + Nanos(order) + reading + writing
 }
 
 const fn per(bytes: Bytes, per_s: u64) -> Nanos {
@@ -255,13 +277,19 @@ fn blocks(request: &FileBenchRequest, size: Bytes) -> impl Iterator<Item = FileC
         residency,
         ..FileCell::plain(FileBenchPart::Blocks, arm, block_bytes, whole(residency, block_bytes))
     };
+    let stores: &[Option<BlockStore>] = match request.written {
+        true => &[Some(BlockStore::Cached), Some(BlockStore::Synced)],
+        false => &[None],
+    };
     let mut all = Vec::new();
     for residency in &request.residencies {
         for order in &request.orders {
             for arm in request.arms.iter().filter(|arm| arm.serves(*order, *residency)) {
-                all.extend(
-                    request.blocks.iter().map(|block| cell(*residency, *order, *block, *arm)),
-                );
+                let cells =
+                    request.blocks.iter().map(|block| cell(*residency, *order, *block, *arm));
+                for store in stores {
+                    all.extend(cells.clone().map(|cell| FileCell { store: *store, ..cell }));
+                }
             }
         }
     }
@@ -317,6 +345,7 @@ fn threads(request: &FileBenchRequest, size: Bytes) -> impl Iterator<Item = File
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_plan_says_what_it_takes() {
@@ -383,6 +412,16 @@ mod tests {
             assert!(!cells[..at].contains(cell), "{cell:?} comes twice");
             assert!(cell.span_bytes <= Bytes::gib(1) && cell.blocks() > 0, "{cell:?}");
         }
+    }
+
+    #[test]
+    fn written_cells_are_the_same_blocks_twice() {
+        let cells = all(&request().writing(), Bytes::mib(64));
+        assert_eq!(cells.len(), 3 * 2 * 2 * 2);
+        let ways: BTreeSet<&str> = cells.iter().map(FileCell::way).collect();
+        assert_eq!(ways.len(), 4, "{ways:?}");
+        assert!(cells.iter().all(|cell| cell.residency == CacheResidency::Warm));
+        assert!(FilePlan::new(request().writing(), Bytes::mib(64), false).is_err(), "of others");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn run(
     task: FileTask,
     stop: &dyn Fn() -> bool,
 ) -> Result<FileOutcome, PriceError> {
-    let residency = task.cell.residency;
+    let (residency, writes) = (task.cell.residency, task.cell.store.is_some());
     let file = cache.file.as_fd().try_clone_to_owned();
     let file = file.map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
     let mut helper: BenchProcess<Word> = BenchProcess::start(launcher, file, None)?;
@@ -42,6 +42,10 @@ pub(super) fn run(
         Word::Ready { .. } => {}
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
         _ => return Err(lost("unexpected reply: expected `ready`")),
+    }
+    if writes {
+        // Pages that another process left dirty would be flushed by this one.
+        cache.file.sync_data().map_err(PriceError::sys("fdatasync", "the file"))?;
     }
     let look = clock::now();
     let reached = cache.bring(residency)?;
@@ -108,6 +112,6 @@ pub(super) mod example {
     }
 
     pub(in crate::bench::file) fn task(cell: FileCell) -> FileTask {
-        FileTask { cell, slips: Vec::new(), summed: false, seed: 1, cpus: Vec::new() }
+        FileTask { cell, slips: Vec::new(), summed: false, seed: 1, cpus: Vec::new(), stamp: 0 }
     }
 }

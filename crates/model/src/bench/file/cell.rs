@@ -116,6 +116,18 @@ impl ReadWay {
     }
 }
 
+/// What a cell does that writes its blocks instead of reading them: by write(2), or by copying into a mapping.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockStore {
+    /// It leaves the blocks in the page cache.
+    Cached,
+    /// It ends when the device has them: fsync(2), or msync(2) with MS_SYNC, before closing.
+    Synced,
+}
+
 /// Place of the bytes before the first read.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -180,6 +192,9 @@ pub struct FileCell {
     pub threads: u32,
     /// Bytes of a pass: whole blocks from the beginning of the file.
     pub span_bytes: Bytes,
+    /// How the blocks are written (`--write`); none if they are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<BlockStore>,
 }
 
 impl FileCell {
@@ -202,6 +217,31 @@ impl FileCell {
             offset_bytes: Bytes(0),
             threads: 1,
             span_bytes,
+            store: None,
+        }
+    }
+
+    /// Name of the way, as it is typed and shown.
+    #[must_use]
+    pub const fn way(&self) -> &'static str {
+        match (self.store, self.arm.is_mapped()) {
+            (None, _) => self.arm.into_str(),
+            (Some(BlockStore::Cached), false) => "write",
+            (Some(BlockStore::Synced), false) => "write-fsync",
+            (Some(BlockStore::Cached), true) => "mmap-write",
+            (Some(BlockStore::Synced), true) => "mmap-write-msync",
+        }
+    }
+
+    /// Name of the way for use in a sentence.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match (self.store, self.arm.is_mapped()) {
+            (None, _) => self.arm.name(),
+            (Some(BlockStore::Cached), false) => "write()",
+            (Some(BlockStore::Synced), false) => "write() with fsync()",
+            (Some(BlockStore::Cached), true) => "a mapping that each block is copied into",
+            (Some(BlockStore::Synced), true) => "a mapping with msync()",
         }
     }
 

@@ -11,7 +11,7 @@ mod judgement;
 mod pace;
 mod sample;
 
-pub use cell::{BenchmarkFlaw, CacheResidency, FileBenchPart, FileCell, ReadWay};
+pub use cell::{BenchmarkFlaw, BlockStore, CacheResidency, FileBenchPart, FileCell, ReadWay};
 pub use copies::{CopyRates, CopyRow, CopyWay};
 pub use judgement::{
     FileJudgement, FileRatio, FileTimeAccount, FileWork, FileWorkPart, RefusedCell,
@@ -146,6 +146,12 @@ pub struct FileBenchReport {
 }
 
 impl FileBenchReport {
+    /// True if the blocks were written (`--write`), by every cell or by none.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.points.iter().any(|point| point.cell.store.is_some())
+    }
+
     /// The point of this cell, with its number.
     #[must_use]
     pub fn find(&self, cell: &FileCell) -> Option<(usize, &FilePoint)> {

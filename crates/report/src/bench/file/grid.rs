@@ -152,17 +152,19 @@ fn by_arm<T: Ord + Copy>(
     write: fn(T) -> String,
 ) -> RateGrid {
     let columns = parts(readings, part, is_of, column);
-    let row = |arm: ReadWay| {
+    let row = |(_, _, way): (_, _, &'static str)| {
         let entries = columns.iter().map(|value| {
-            let is_it = |cell: &FileCell| is_of(cell) && cell.arm == arm && column(cell) == *value;
+            let is_it =
+                |cell: &FileCell| is_of(cell) && cell.way() == way && column(cell) == *value;
             found(readings, part, &is_it)
         });
-        (arm.into_str().to_owned(), entries.collect())
+        (way.to_owned(), entries.collect())
     };
+    let ways = parts(readings, part, is_of, |cell| (cell.arm, cell.store, cell.way()));
     RateGrid {
         title: String::new(),
         columns_are: "",
-        rows: arms(readings, part, is_of).into_iter().map(row).collect(),
+        rows: ways.into_iter().map(row).collect(),
         columns: columns.into_iter().map(write).collect(),
         is_race: false,
     }

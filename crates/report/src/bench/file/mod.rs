@@ -30,6 +30,7 @@ mod table;
 
 /// Heading of the claims.
 const CLAIMS: &str = "the published study (mmap against system calls, 2019): then, and here";
+const WRITTEN: &str = "claims about writing, and what this machine shows";
 
 /// The readings as terminal text.
 #[must_use]
@@ -54,7 +55,8 @@ pub(crate) fn document(readings: &FileBenchReport, caption: &str) -> ReportDocum
     page.section(explanation::section(readings));
     if let Some(judgement) = &readings.judgement {
         page.append(explanation::parts(readings, judgement));
-        page.section(claims::section(CLAIMS, &judgement.claims));
+        let heading = if readings.is_written() { WRITTEN } else { CLAIMS };
+        page.section(claims::section(heading, &judgement.claims));
         page.section(claims::advice(&judgement.advice));
     }
     page
@@ -92,7 +94,7 @@ pub fn csv(readings: &FileBenchReport) -> String {
         let cell = &point.cell;
         let lead = vec![
             cell.part.into_str().to_owned(),
-            cell.arm.into_str().to_owned(),
+            cell.way().to_owned(),
             cell.block_bytes.0.to_string(),
             cell.order.into_str().to_owned(),
             cell.residency.into_str().to_owned(),
@@ -179,11 +181,13 @@ pub(crate) fn headline(readings: &FileBenchReport) -> String {
     let first =
         incomplete(readings).map_or_else(String::new, |text| format!("incomplete ({text}): "));
     let Some((rate, cell)) = fastest(readings) else {
-        return format!("{first}no way to read the file has a figure");
+        return format!("{first}no way to {} the file has a figure", verb(readings));
     };
     let read = readings.find(&cell.by(ReadWay::Read));
     let than = match read.and_then(|read| rated(readings, read)) {
-        Some((read, _)) if read < rate => format!(", read() {} GiB/s", three_digits(read)),
+        Some((other, base)) if other < rate => {
+            format!(", {} {} GiB/s", base.name(), three_digits(other))
+        }
         None if cell.arm != ReadWay::Read => ", read() was not measured there".to_owned(),
         _ => String::new(),
     };
@@ -193,7 +197,7 @@ pub(crate) fn headline(readings: &FileBenchReport) -> String {
     format!(
         "{first}{cached}, once, {order}, in blocks of {}: {} gives {} GiB/s{than}",
         whole_size(cell.block_bytes),
-        cell.arm.name(),
+        cell.name(),
         three_digits(rate)
     )
 }
@@ -222,6 +226,11 @@ fn protocol(readings: &FileBenchReport) -> Vec<String> {
         ),
     ];
     reported.extend(proof(readings));
+    if readings.is_written() {
+        let text =
+            "Written blocks: clean before each process; read back after its clock has stopped.";
+        reported.push(text.to_owned());
+    }
     if !readings.slips.is_empty() {
         let slips: Vec<&str> = readings.slips.iter().map(|slip| slip.into_str()).collect();
         reported.push(format!("With errors of the published benchmark: {}.", slips.join(", ")));
@@ -264,7 +273,7 @@ fn proof(readings: &FileBenchReport) -> Option<String> {
 #[must_use]
 pub fn svg(readings: &FileBenchReport, caption: &str) -> SvgPicture {
     let heat = HeatMap {
-        title: "Which way to read a file is fastest?".to_owned(),
+        title: format!("Which way to {} a file is fastest?", verb(readings)),
         subtitle: caption.to_owned(),
         unit: "GiB/s",
         columns_are: "block",
@@ -273,6 +282,11 @@ pub fn svg(readings: &FileBenchReport, caption: &str) -> SvgPicture {
         panels: races(readings).into_iter().map(panel).collect(),
     };
     heat.draw()
+}
+
+/// What was done with the file.
+fn verb(readings: &FileBenchReport) -> &'static str {
+    if readings.is_written() { "write" } else { "read" }
 }
 
 fn panel(grid: RateGrid) -> HeatPanel {

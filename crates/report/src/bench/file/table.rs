@@ -58,7 +58,7 @@ pub(super) fn fastest(readings: &FileBenchReport, block: Bytes, rows: usize) -> 
         Some(RateEntry::Rate(rate)) => rate.median,
         _ => 0.0,
     };
-    let is_read = |name: &str| name == ReadWay::Read.into_str();
+    let is_read = |name: &str| name == ReadWay::Read.into_str() || name == "write";
     names.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let others = names.iter().filter(|name| !is_read(name)).take(rows.saturating_sub(1).max(2));
     let shown: Vec<&str> = others.copied().collect();
@@ -162,7 +162,7 @@ fn times_row(point: &FilePoint) -> Vec<TableCell> {
     let number =
         |of: Option<u64>| TableCell::new(of.map_or_else(String::new, count), TextTone::Faint);
     vec![
-        point.cell.arm.into_str().into(),
+        point.cell.way().into(),
         ms(all),
         ms(point.ms_per_gib(|s| s.set_up_ns.0 as f64)),
         ms(point.ms_per_gib(|s| s.use_ns().0 as f64)),

@@ -3,8 +3,10 @@
 mod prices;
 
 use super::judge;
+use pagewise_model::bench::ClaimAnswer;
 use pagewise_model::bench::file::{
-    CacheResidency, FileBenchPart, FileCell, FileJudgement, FilePoint, ReadLedger, ReadWay,
+    BlockStore, CacheResidency, FileBenchPart, FileCell, FileJudgement, FilePoint, ReadLedger,
+    ReadWay,
 };
 use pagewise_model::bench::tlb::AccessOrder;
 use pagewise_model::constructed::{CHECKSUM, cell, reading, readings};
@@ -33,6 +35,36 @@ fn equal_work_is_compared() {
     let ratio = judgement.ratio(1).unwrap();
     assert!((ratio.ratio - 0.5).abs() < 1e-6 && ratio.base == 0, "{ratio:?}");
     assert!(ratio.interval.known().is_some_and(|(low, high)| *low <= 0.5 && *high >= 0.5));
+}
+
+#[test]
+fn written_blocks_are_judged_by_themselves() {
+    let of = |arm, store, ms| {
+        reading(FileCell { store: Some(store), ..cell(arm) }, Nanos::millis(ms), 6)
+    };
+    let told = |mapped, synced| {
+        judge(&readings(vec![
+            of(ReadWay::Read, BlockStore::Cached, 10),
+            of(ReadWay::Map, BlockStore::Cached, mapped),
+            of(ReadWay::Read, BlockStore::Synced, 50),
+            of(ReadWay::Map, BlockStore::Synced, synced),
+        ]))
+    };
+    let answers = |judgement: &FileJudgement| -> Vec<ClaimAnswer> {
+        judgement.claims.iter().map(|claim| claim.answer).collect()
+    };
+    let usual = told(15, 51);
+    assert_eq!(
+        answers(&usual),
+        [ClaimAnswer::Refuted, ClaimAnswer::Confirmed, ClaimAnswer::Confirmed],
+        "{:?}",
+        usual.claims
+    );
+    assert_eq!(usual.advice.len(), 1);
+    let advice = &usual.advice[0];
+    assert!(advice.starts_with("To overwrite a cached file in order: write "), "{advice}");
+    assert!(advice.contains("1.5 times mmap-write; in order, on the device: both"), "{advice}");
+    assert_eq!(answers(&told(5, 80))[..2], [ClaimAnswer::Confirmed, ClaimAnswer::Refuted]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One thread's share of a pass: the loops that are timed.
 
-use super::super::account::{BlockAccount, sampled, word_at};
+use super::super::account::{BlockAccount, WORD, own_word, sampled, word_at};
 use super::super::order::BlockSequence;
 use super::BlockDestination;
 use super::FileTask;
@@ -132,6 +132,9 @@ impl ReaderThread {
         thread: usize,
     ) -> Result<(), PriceError> {
         let block = self.block as u64;
+        if task.cell.store.is_some() {
+            return self.store(opened, blocks, task);
+        }
         match task.cell.arm {
             ReadWay::Read => self.read(opened.descriptor(thread)?, blocks, task.cell.order),
             ReadWay::Readv => self.readv(opened.descriptor(thread)?),
@@ -207,6 +210,44 @@ impl ReaderThread {
         self.calls += calls;
         self.begin_at(file)?;
         self.copy(blocks, |_, to| whole("read", rustix::io::read(file, &mut *to), to.len()))
+    }
+
+    /// Writes each block from the same memory, with a new word of the file's own, and the stamp, at the place where
+    /// it is read back.
+    fn store(
+        &mut self,
+        opened: &ReaderResources,
+        blocks: &BlockSequence,
+        task: &FileTask,
+    ) -> Result<(), PriceError> {
+        let block = self.block;
+        let stamped = |index: u64, from: &mut [u8]| {
+            let at = sampled(index, block);
+            let word = own_word(index * block as u64 + at as u64).wrapping_add(task.stamp);
+            if let Some(place) = from.get_mut(at..at + WORD) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+        };
+        if task.cell.arm.is_mapped() {
+            let mut view = opened.stored()?;
+            return self.copy(blocks, |index, from| {
+                stamped(index, from);
+                if view.copy_in(index as usize * block, from) { Ok(()) } else { Err(outside()) }
+            });
+        }
+        let file = opened.descriptor(0)?;
+        let seeks = task.cell.order == AccessOrder::Random;
+        self.calls += self.slice.len() as u64 * (1 + u64::from(seeks));
+        if !seeks {
+            self.begin_at(file)?;
+        }
+        self.copy(blocks, |index, from| {
+            stamped(index, from);
+            if seeks {
+                seek(file, index * block as u64)?;
+            }
+            whole("write", rustix::io::write(file, &*from), from.len())
+        })
     }
 
     /// Sets the position of a descriptor to the beginning of the share, before its first slice.

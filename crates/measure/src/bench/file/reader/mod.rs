@@ -1,21 +1,23 @@
-//! A process that reads: it receives its task, prepares, waits for the start message, reads, and reports.
+//! A process that reads: it receives its task, prepares, waits for the start message, reads, and reports. With
+//! a store it writes instead; what the file then holds is read back after the clock has stopped.
 //!
 //! Standard output is the file. Everything that takes time beforehand (the order of the blocks, the
 //! destination memory) is prepared before the start. A separate process is needed because another program may
 //! shorten the file: a touch of a missing page raises `SIGBUS` and ends only this process.
 
+use super::account::{WORD, sampled};
 use super::order::BlockSequence;
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::ring::ReadQueue;
-use crate::kernels::view::MappedFileView;
+use crate::kernels::view::{MappedFileView, WritableFileView};
 use hand::ReaderThread;
 use pagewise_kernel::own_usage;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
 use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, affinity, clock};
 use pagewise_model::bench::file::{
-    BenchmarkFlaw, CacheProof, FileCell, FileSample, ReadWay, UndisturbedPace,
+    BenchmarkFlaw, BlockStore, CacheProof, FileCell, FileSample, ReadWay, UndisturbedPace,
 };
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -95,6 +97,10 @@ impl<'a> ReaderThreads<'a> {
         let times =
             self.timed(|task| early.map_or_else(|| ReaderResources::new(&path, task, memory), Ok))?;
         let after = own_usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
+        let mut ledger = ReaderThread::account(&mut self.hands).ledger(mapped_before_bytes);
+        if self.task.cell.store.is_some() {
+            ledger.checksum = stored_checksum(file.as_fd(), self.task)?;
+        }
         let sample = FileSample {
             repeat: 0,
             place: 0,
@@ -108,7 +114,7 @@ impl<'a> ReaderThreads<'a> {
             minor_faults: after.minor_faults.saturating_sub(before.minor_faults),
             major_faults: after.major_faults.saturating_sub(before.major_faults),
             device_bytes: difference(fetched, device_bytes()),
-            ledger: ReaderThread::account(&mut self.hands).ledger(mapped_before_bytes),
+            ledger,
             proof: CacheProof::default(),
         };
         Ok((sample, (self.hands.len() == 1).then_some(times.pace)))
@@ -136,6 +142,9 @@ impl<'a> ReaderThreads<'a> {
         }
         let at = clock::now();
         let end_cpu = clock::thread_cpu();
+        if self.task.cell.store == Some(BlockStore::Synced) {
+            opened.sync()?;
+        }
         drop(opened);
         self.hands.iter_mut().for_each(ReaderThread::let_go);
         let tear_down_ns = since(at, clock::now());
@@ -188,6 +197,21 @@ struct PassTimes {
     pace: UndisturbedPace,
 }
 
+/// The sum of the words of all blocks in the file, less the stamp that this task put on each: that of a file whose
+/// blocks were all written.
+fn stored_checksum(file: BorrowedFd<'_>, task: &FileTask) -> Result<u64, PriceError> {
+    let block = task.cell.block_bytes.0;
+    let mut sum = 0_u64;
+    for index in 0..task.cell.blocks() {
+        let offset = index * block + sampled(index, block as usize) as u64;
+        let mut word = [0; WORD];
+        let read = rustix::io::pread(file, &mut word, offset);
+        read.map_err(PriceError::sys("pread", "the file"))?;
+        sum = sum.wrapping_add(u64::from_ne_bytes(word)).wrapping_sub(task.stamp);
+    }
+    Ok(sum)
+}
+
 /// Memory for the reads that a queue has at a time.
 fn queue_memory(task: &FileTask) -> Result<MemoryRegion, PriceError> {
     let size = Bytes(task.cell.block_bytes.0.saturating_mul(u64::from(DEPTH)));
@@ -236,6 +260,8 @@ const DEPTH: u32 = 16;
 #[derive(Debug)]
 struct ReaderResources {
     view: Option<MappedFileView>,
+    /// The mapping that blocks are copied into.
+    stored: Option<Mutex<WritableFileView>>,
     /// One queue for each thread, which locks it for a whole pass.
     queues: Vec<Mutex<ReadQueue>>,
     /// One, or for calls that use its position one for each thread.
@@ -251,7 +277,8 @@ impl ReaderResources {
         let count = if has_position { task.cell.threads.max(1) } else { 1 };
         let open = |_| {
             let past = if arm == ReadWay::Direct { OFlags::DIRECT } else { OFlags::empty() };
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | past;
+            let rights = if task.cell.store.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+            let flags = rights | OFlags::CLOEXEC | past;
             rustix::fs::open(path, flags, Mode::empty()).map_err(PriceError::sys("open", path))
         };
         let descriptors = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
@@ -261,8 +288,13 @@ impl ReaderResources {
                 .map_err(PriceError::sys("io_uring_setup", "a queue of reads"))
         };
         let queues = memory.into_iter().map(queue).collect::<Result<Vec<_>, _>>()?;
-        let mut opened = Self { view: None, queues, descriptors };
-        if arm.is_mapped() {
+        let mut opened = Self { view: None, stored: None, queues, descriptors };
+        if arm.is_mapped() && task.cell.store.is_some() {
+            let len = usize::try_from(task.cell.span_bytes.0).unwrap_or(usize::MAX);
+            let view = WritableFileView::map(opened.descriptor(0)?, len);
+            let view = view.map_err(PriceError::sys("mmap", "the file, to write"))?;
+            opened.stored = Some(Mutex::new(view));
+        } else if arm.is_mapped() {
             opened.view = Some(map(opened.descriptor(0)?, task)?);
         }
         Ok(opened)
@@ -282,12 +314,30 @@ impl ReaderResources {
         Ok(own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The mapping that blocks are copied into.
+    fn stored(&self) -> Result<MutexGuard<'_, WritableFileView>, PriceError> {
+        let view = self.stored.as_ref().ok_or_else(unmapped)?;
+        Ok(view.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the device has what was written.
+    fn sync(&self) -> Result<(), PriceError> {
+        match &self.stored {
+            Some(_) => self.stored()?.sync().map_err(PriceError::sys("msync", "the file")),
+            None => {
+                rustix::fs::fsync(self.descriptor(0)?).map_err(PriceError::sys("fsync", "the file"))
+            }
+        }
+    }
+
     /// The mapping.
     fn view(&self) -> Result<&MappedFileView, PriceError> {
-        self.view
-            .as_ref()
-            .ok_or_else(|| PriceError::Unavailable("this way to read maps nothing".to_owned()))
+        self.view.as_ref().ok_or_else(unmapped)
     }
+}
+
+fn unmapped() -> PriceError {
+    PriceError::Unavailable("this way to read maps nothing".to_owned())
 }
 
 fn map(file: BorrowedFd<'_>, task: &FileTask) -> Result<MappedFileView, PriceError> {
@@ -368,6 +418,8 @@ pub(super) struct FileTask {
     pub(super) seed: u64,
     /// Where threads run, one after the other.
     pub(super) cpus: Vec<u32>,
+    /// What is added to a word of each block that is written; another in each task.
+    pub(super) stamp: u64,
 }
 
 /// What a process has done: a sample without its numbers and proof, which are filled in later, and the pace
