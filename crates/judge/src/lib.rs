@@ -10,6 +10,7 @@ pub mod address;
 pub mod bench;
 pub mod check;
 pub mod choice;
+pub mod code_tlb;
 pub mod comparison;
 pub mod diagnosis;
 pub mod faults;

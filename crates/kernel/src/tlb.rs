@@ -14,6 +14,7 @@
 use crate::cpuid::{self, CpuidRegisters};
 use crate::proc::cpuinfo;
 use pagewise_model::bench::tlb::TlbSide as Side;
+use pagewise_model::code_tlb::CodeTlb;
 use pagewise_model::{Bytes, PageSize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,29 @@ pub fn claimed() -> Vec<CpuidTlb> {
         }),
         "GenuineIntel" => intel(cpuid::leaf(2, 0).unwrap_or_default(), &leaf18()),
         _ => Vec::new(),
+    }
+}
+
+/// Entries of the first-level TLB for code, by the claims of the current processor.
+#[must_use]
+pub fn code() -> CodeTlb {
+    code_of(&claimed())
+}
+
+/// A usual size, for processors that claim none.
+const USUAL: u32 = 64;
+
+fn code_of(claims: &[CpuidTlb]) -> CodeTlb {
+    let entries = |page| {
+        let serves = |tlb: &&CpuidTlb| tlb.level == 1 && tlb.side.serves_code();
+        let of_page = claims.iter().filter(serves).filter(|tlb| tlb.page_sizes().contains(&page));
+        of_page.map(|tlb| tlb.entries).max()
+    };
+    let (base, huge) = (entries(PageSize::BASE_4K), entries(PageSize::PMD_2M));
+    CodeTlb {
+        base_entries: base.unwrap_or(USUAL),
+        huge_entries: huge.or(base).unwrap_or(USUAL),
+        is_assumed: base.is_none(),
     }
 }
 
@@ -322,6 +346,15 @@ mod tests {
             tlb(2, Side::Unified, "4K/2M/4M", 1024),
         ];
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn the_entries_for_code_are_those_of_the_first_level() {
+        let code = code_of(&amd(&zen2()));
+        assert_eq!((code.base_entries, code.huge_entries, code.is_assumed), (64, 64, false));
+        let lake = code_of(&intel(regs(0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000), &[]));
+        assert_eq!((lake.base_entries, lake.huge_entries), (64, 8));
+        assert!(code_of(&[]).is_assumed);
     }
 
     #[test]

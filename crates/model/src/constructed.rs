@@ -99,6 +99,7 @@ pub fn traced() -> TracedLook {
         files: Vec::new(),
         pattern: Fact::missing("not stepped"),
         footprint: Fact::missing("not followed"),
+        stepped: None,
         descriptor_kinds: BTreeMap::new(),
         checkpoint_bytes: None,
         ended: ProgramEnd::Exited(0),

@@ -19,6 +19,7 @@ pub mod cache_list;
 pub mod capability;
 pub mod check;
 pub mod choice;
+pub mod code_tlb;
 pub mod collapse;
 pub mod comparison;
 pub mod conditions;

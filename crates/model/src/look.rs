@@ -2,6 +2,7 @@
 //! and the kernel code that took its time.
 
 use crate::cache::SlotMap;
+use crate::code_tlb::{self, CodeMissCounts, SteppedCode};
 use crate::diagnosis::CostKind;
 use crate::fault::GroupTally;
 use crate::measured::Fact;
@@ -278,6 +279,9 @@ pub struct TracedLook {
     /// Growth of the footprint; missing if accessed bits could not be read.
     #[serde(default = "not_recorded")]
     pub footprint: Fact<FootprintGrowth>,
+    /// Code in long bursts, if it was asked for; not in saved runs, which have the estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stepped: Option<SteppedCode>,
     /// Kinds of descriptors that processes held at exit ("regular", "pipe", "socket", ...), with their
     /// counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
@@ -357,6 +361,9 @@ pub struct LookFindings {
     pub user: Fact<UserSamples>,
     /// Hardware counts of page walks over one plain run.
     pub walks: Fact<WalkCounts>,
+    /// Hardware counts of misses of the TLB for code over the same run.
+    #[serde(default = "code_tlb::not_recorded::<CodeMissCounts>")]
+    pub code_misses: Fact<CodeMissCounts>,
     /// Page faults, each timed; missing if they were not timed.
     #[serde(default = "not_timed")]
     pub faults: Fact<TimedFaults>,
@@ -372,6 +379,7 @@ impl LookFindings {
             samples: Fact::missing(why),
             user: Fact::missing(why),
             walks: Fact::missing(why),
+            code_misses: Fact::missing(why),
             faults: Fact::missing(why),
         }
     }

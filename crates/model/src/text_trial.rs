@@ -3,6 +3,7 @@
 //! the kernel showed on huge pages in each arm, and the cost of page walks for code. The experiment beside it
 //! holds the times ([`crate::trial`]).
 
+use crate::code_tlb::{self, CodeMissCounts, CodeMissEstimate};
 use crate::look::WalkCounts;
 use crate::measured::Fact;
 use crate::schema::JsonSchema;
@@ -46,4 +47,29 @@ pub struct TextTrial {
     /// Cycles in page walks, in the arm off.
     pub off_walks: Fact<WalkCounts>,
     pub on_walks: Fact<WalkCounts>,
+    /// Counted misses of the TLB for code, in the arm off.
+    #[serde(default = "code_tlb::not_recorded::<CodeMissCounts>")]
+    pub off_misses: Fact<CodeMissCounts>,
+    #[serde(default = "code_tlb::not_recorded::<CodeMissCounts>")]
+    pub on_misses: Fact<CodeMissCounts>,
+    /// Such misses, estimated from single steps of the traced run.
+    #[serde(default = "code_tlb::not_recorded::<CodeMissEstimate>")]
+    pub estimate: Fact<CodeMissEstimate>,
+}
+
+impl TextTrial {
+    /// A trial that was not made, and why; the traced run gave an estimate all the same.
+    #[must_use]
+    pub fn untried(pairs: u32, estimate: Fact<CodeMissEstimate>, why: &str) -> Self {
+        Self {
+            pairs,
+            files: Vec::new(),
+            left: Vec::new(),
+            off_walks: Fact::missing(why),
+            on_walks: Fact::missing(why),
+            off_misses: Fact::missing(why),
+            on_misses: Fact::missing(why),
+            estimate,
+        }
+    }
 }

@@ -16,6 +16,7 @@ mod memory;
 mod outside;
 
 use pagewise_kernel::page_size;
+use pagewise_model::code_tlb::{CodeBurst, STEPS_TO_FILL};
 use pagewise_model::look::{AccessPattern, Allocator, TracedLook};
 use pagewise_model::plan::{FileKind, WatchAction};
 use pagewise_model::usage::ProgramEnd;
@@ -26,6 +27,7 @@ use pagewise_tracee::supervise::{
     self, LookOptions, RunSupervisor, SuperviseError, TakeAccount, TraceFunctions,
 };
 use pagewise_tracee::watcher::{RunWatcher, WatchContext};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +52,7 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 32] = [
+    let tests: [(&str, fn()); 33] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
@@ -95,12 +97,10 @@ fn run_all(filter: Option<&str>) {
         ),
         ("output_is_the_same", output_is_the_same),
         ("access_patterns_differ", access_patterns_differ),
+        ("code_is_stepped_in_long_bursts", code_is_stepped_in_long_bursts),
         ("failures_are_named", failures_are_named),
         ("it_works_below_a_supervisor", it_works_below_a_supervisor),
-        (
-            "long_programs_are_looked_at_up_to_a_checkpoint",
-            checkpoint::long_programs_are_looked_at_up_to_a_checkpoint,
-        ),
+        ("long_programs_end_at_a_checkpoint", checkpoint::long_programs_end_at_a_checkpoint),
     ];
     let mut count = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter.unwrap_or(""))) {
@@ -372,11 +372,28 @@ fn output_is_the_same() {
             stdout: OutputSink::File(file.clone()),
             ..ProgramLaunch::experiment(argv.clone())
         };
-        let options = TraceOptions { pattern: true, ..TraceOptions::default() };
-        let seen = traced_run(&launch, &options).unwrap();
-        assert_eq!(seen.ended, ProgramEnd::Exited(plain.status.code().unwrap()));
-        assert_eq!(std::fs::read(file).unwrap(), plain.stdout, "{argv:?}");
+        for code in [false, true] {
+            let options = TraceOptions { pattern: true, code, ..TraceOptions::default() };
+            let seen = traced_run(&launch, &options).unwrap();
+            assert_eq!(seen.ended, ProgramEnd::Exited(plain.status.code().unwrap()));
+            assert_eq!(std::fs::read(&file).unwrap(), plain.stdout, "{argv:?}");
+        }
     }
+}
+
+/// A loop over memory needs few pages of code, and no burst of it is cut short.
+fn code_is_stepped_in_long_bursts() {
+    let options = TraceOptions { pattern: true, code: true, ..TraceOptions::default() };
+    let seen = traced_run(&ProgramLaunch::experiment(own(&["walk", "narrow"])), &options).unwrap();
+    let stepped = seen.stepped.expect("it was asked for");
+    let steps = |burst: &CodeBurst| burst.runs.iter().map(|run| run.1).sum::<u32>();
+    assert!(stepped.tlb.base_entries > 0 && stepped.bursts.len() >= 3, "{}", stepped.bursts.len());
+    assert!(stepped.bursts.iter().all(|burst| steps(burst) <= 2 * STEPS_TO_FILL));
+    let long: Vec<&CodeBurst> =
+        stepped.bursts.iter().filter(|burst| steps(burst) == 2 * STEPS_TO_FILL).collect();
+    assert!(!long.is_empty() && long.iter().all(|burst| burst.after_ns > Nanos::millis(1)));
+    let pages: HashSet<u64> = long[0].runs.iter().map(|run| run.0).collect();
+    assert!(pages.len() < 32, "{} pages of code", pages.len());
 }
 
 fn access_patterns_differ() {

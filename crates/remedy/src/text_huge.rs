@@ -80,6 +80,12 @@ fn ceiling(evidence: &RemedyEvidence<'_>) -> f64 {
     evidence.share(CostKind::FileFaults) + part * evidence.share(CostKind::AddressTranslation)
 }
 
+/// Counted misses of the TLB for code, as the end of a sentence; empty if they are not counted.
+fn counted_misses(evidence: &RemedyEvidence<'_>) -> String {
+    let counts = evidence.look.code_misses.known();
+    counts.map_or_else(String::new, |counts| format!("; {}", counts.text()))
+}
+
 impl Remedy for TextHugeRemedy {
     fn name(&self) -> &'static str {
         warmth::TEXT_HUGE
@@ -137,6 +143,7 @@ impl Remedy for TextHugeRemedy {
             [one] => format!("{gain} of the text of {} could be on huge pages", one.path),
             all => format!("{gain} of the text of {} files could be on huge pages", all.len()),
         };
+        let why = why + &counted_misses(evidence);
         let parameter = warmth::spell(&huge_files);
         let dose = self.with(&parameter, ArmSettings { huge_files, ..ArmSettings::default() });
         self.fitting(why, ceiling(evidence), vec![dose])

@@ -24,6 +24,7 @@ mod check;
 mod choice;
 mod claims;
 mod code;
+mod code_tlb;
 mod compare;
 mod csv;
 mod diagnosis;

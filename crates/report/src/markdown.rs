@@ -8,7 +8,8 @@ use crate::memory_account::{by_kind, share};
 use crate::number::percent;
 use crate::run::whole;
 use crate::shell::start_line;
-use crate::{bench, experiment, service};
+use crate::{bench, code_tlb, experiment, service, text_trial};
+use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::{CostBasis, Diagnosis};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::RemedyReceipt;
@@ -44,6 +45,11 @@ pub fn markdown(run: &SavedRun) -> String {
     if let Some(bench) = bench::in_run(run) {
         let table = bench::short(bench, MOST_ROWS).table;
         out.push_str(&format!("{}\n", table.markdown()));
+    }
+    if let Some(RunBody::TextTrial(trial)) = &run.body {
+        let lines = [text_trial::summary(trial), format!("iTLB: {}", code_tlb::of_trial(trial))];
+        lines.iter().for_each(|line| out.push_str(&format!("- {}\n", inline(line))));
+        out.push('\n');
     }
     for check in run.output_checks.iter().filter(|c| !c.equal) {
         let notes = check.notes.join("; ");

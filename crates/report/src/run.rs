@@ -139,7 +139,12 @@ fn examined(run: &SavedRun, page: &mut ReportDocument) {
     }
     match &run.body {
         Some(RunBody::Bench(bench)) => page.section(bench::document(bench, &caption(run))),
-        Some(RunBody::Profile(profile)) => page.section(profile_section(profile)),
+        Some(RunBody::Profile(profile)) => {
+            page.section(profile_section(profile));
+            if let Some(text) = crate::code_tlb::of_profile(profile, run) {
+                page.item("code", &text);
+            }
+        }
         _ => {}
     }
     if let Some(memory) = &run.memory {

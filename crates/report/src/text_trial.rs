@@ -1,6 +1,7 @@
 //! The two arms of `bench text -- COMMAND`: the code files of a program, how much of their text was on huge
 //! pages in each arm, the same after each run, and page-table walks for code.
 
+use crate::code_tlb;
 use crate::number::{counted, percent};
 use crate::page::ReportDocument;
 use crate::style::TextTone;
@@ -14,6 +15,10 @@ use pagewise_model::{Bytes, Fact};
 #[must_use]
 pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) -> ReportDocument {
     let mut page = ReportDocument::default();
+    if trial.files.is_empty() {
+        page.item("iTLB", &code_tlb::of_trial(trial));
+        return page;
+    }
     page.heading("text on huge pages, as the kernel showed it to a start of each arm");
     let mut table = ReportTable::new(&[
         ("file", ColumnAlignment::Name),
@@ -39,6 +44,7 @@ pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) ->
         page.para(&format!("unchanged: {}: {}", left.path, left.why), 2, TextTone::Faint);
     }
     page.para(&walks(trial), 2, TextTone::Faint);
+    page.para(&format!("iTLB: {}", code_tlb::of_trial(trial)), 2, TextTone::Faint);
     page
 }
 

@@ -39,8 +39,10 @@ pub struct ObservationOptions {
     pub profile: bool,
     /// CPU-clock samples in user mode, counted by the owner of the code they hit.
     pub user: bool,
-    /// Hardware counts of page walks.
+    /// Hardware counts of page walks and of misses of the TLB for code.
     pub walks: bool,
+    /// Single steps of code in long bursts, in a traced run.
+    pub code: bool,
     /// Memory of all its processes together.
     pub memory: bool,
     /// Time its processes waited for a CPU.

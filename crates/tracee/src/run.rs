@@ -28,6 +28,7 @@ use crate::watcher::{MakeWatcher, RunWatcher, WatchContext, WatchReport};
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_kernel::{affinity, own_usage, thp};
 use pagewise_model::Fact;
+use pagewise_model::code_tlb::CodeMissCounts;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{CpuSamples, UserSamples, WalkCounts};
 use pagewise_model::machine::SmallFolios;
@@ -75,6 +76,8 @@ pub struct FinishedRun {
     pub user: Fact<UserSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
+    /// Counts of misses of the TLB for code, with the page walks.
+    pub code_misses: Fact<CodeMissCounts>,
     /// Page faults, if a recorder was given.
     pub faults: Fact<FaultReport>,
 }
@@ -100,6 +103,7 @@ impl FinishedRun {
             profile: Fact::missing(NOT_ASKED),
             user: Fact::missing(NOT_ASKED),
             walks: Fact::missing(NOT_ASKED),
+            code_misses: Fact::missing(NOT_ASKED),
             faults: Fact::missing(NOT_ASKED),
         }
     }
@@ -197,6 +201,7 @@ fn run_once(
         profile: observed.profile,
         user: observed.user,
         walks: observed.walks,
+        code_misses: observed.code_misses,
     })))
 }
 

@@ -68,6 +68,7 @@ const SAMPLES: ObservationOptions = ObservationOptions {
     walks: false,
     memory: false,
     run_delay: false,
+    code: false,
 };
 
 /// One pipe. The reader keeps 60 MB in fresh memory.

@@ -8,7 +8,7 @@ use crate::race::{ProgramSubject, RaceGoal};
 use crate::request::SessionRequest;
 use crate::session;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunLimits, SessionEvent};
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, SessionEvent, TracedLookPlan};
 use pagewise_model::look::LookFindings;
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::{Fact, Nanos};
@@ -100,7 +100,7 @@ impl CommandComparison<'_> {
         if in_turn || first.usage.wall_ns > LONG {
             return Ok(seen);
         }
-        Ok(ObservedProgram { traced: world.traced(arm, &RunLimits::default())?.0, ..seen })
+        Ok(ObservedProgram { traced: world.traced(arm, TracedLookPlan::default())?.0, ..seen })
     }
 
     /// Whether this is more time than the user gave, by more than a tenth.

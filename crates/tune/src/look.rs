@@ -6,6 +6,7 @@ use crate::output::CapturedOutput;
 use crate::request::{PLAIN, SessionRequest};
 use crate::stop::SessionStop;
 use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, TimedRun};
+use pagewise_model::code_tlb::CodeMissCounts;
 use pagewise_model::look::{CpuSamples, LookFindings, TracedLook, UserSamples, WalkCounts};
 use pagewise_model::spec::SessionSpec;
 use pagewise_model::trial::ComparedQuantity;
@@ -56,6 +57,8 @@ pub(crate) struct PlainRuns {
     pub(crate) user: Fact<UserSamples>,
     /// Page walks of the first of them.
     pub(crate) walks: Fact<WalkCounts>,
+    /// Misses of the TLB for code in the same run.
+    pub(crate) code_misses: Fact<CodeMissCounts>,
     /// Typical time from one run to the next: preparation, conditioning and cleanup included.
     pub(crate) cost_ns: Nanos,
     /// Most processes that one left behind.
@@ -79,7 +82,8 @@ pub(crate) fn time(
         ..RunTiming::default()
     };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
-    let FinishedRun { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
+    let FinishedRun { leftovers_killed: mut leftovers, usage, samples, user, .. } = first;
+    let (walks, code_misses) = (first.walks, first.code_misses);
     let mut runs = vec![usage];
     let touching = touching(conditioned(&runs));
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
@@ -96,7 +100,7 @@ pub(crate) fn time(
         leftovers = leftovers.max(second.leftovers_killed);
         runs.push(second.usage);
     }
-    Ok(PlainRuns { runs, samples, user, walks, cost_ns, leftovers })
+    Ok(PlainRuns { runs, samples, user, walks, code_misses, cost_ns, leftovers })
 }
 
 /// A run that ended as it should.

@@ -12,7 +12,7 @@ use crate::session::{self, TunableSubject};
 use crate::stop::SessionStop;
 use crate::world::{
     ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent,
-    SessionSurroundings,
+    SessionSurroundings, TracedLookPlan,
 };
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_judge::race::{BlockUnit, RaceEntrant};
@@ -351,8 +351,8 @@ impl SessionLook<'_> {
     fn trace(&mut self) -> Result<Fact<TracedLook>, SessionStop> {
         self.world.tell(&SessionEvent::Stage("tracing one run"));
         let checkpoint = look::first_checkpoint(&self.request.spec);
-        let limits = RunLimits { checkpoint, ..RunLimits::default() };
-        let (traced, said) = self.world.traced(&ProgramArm::plain(self.request), &limits)?;
+        let plan = TracedLookPlan { checkpoint, ..TracedLookPlan::default() };
+        let (traced, said) = self.world.traced(&ProgramArm::plain(self.request), plan)?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         Ok(traced)
     }
@@ -401,8 +401,8 @@ impl SessionLook<'_> {
         } else {
             Fact::missing("the budget has no room for a separate run")
         };
-        let look::PlainRuns { runs, samples, user, walks, cost_ns, leftovers } = timed;
-        let look = LookFindings { runs, traced, samples, user, walks, faults };
+        let look::PlainRuns { runs, samples, user, walks, code_misses, cost_ns, leftovers } = timed;
+        let look = LookFindings { runs, traced, samples, user, walks, code_misses, faults };
         let limits = look::limits(&look);
         self.run.look = Some(look);
         if request.spec.quantity == ComparedQuantity::Memory && leftovers == 0 {

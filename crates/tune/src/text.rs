@@ -18,15 +18,19 @@ use crate::race::{ProgramSubject, RaceGoal};
 use crate::request::SessionRequest;
 use crate::session;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent};
+use crate::world::{
+    ProgramArm, ProgramWorld, RunObservation, RunTiming, SessionEvent, TracedLookPlan,
+};
+use pagewise_judge::code_tlb;
 use pagewise_judge::text::PageSizePair;
-use pagewise_model::Fact;
 use pagewise_model::body::RunBody;
+use pagewise_model::code_tlb::CodeMissEstimate;
 use pagewise_model::look::{LookFindings, TracedLook};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{ArmSettings, FileKind, HugeFile, RemedyDose};
 use pagewise_model::run::{RunKind, SavedRun, SessionOutcome};
 use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
+use pagewise_model::{Fact, PageSize};
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
 
@@ -66,18 +70,21 @@ impl TextTrialSubject<'_> {
         world.tell(&SessionEvent::Stage("measuring this machine's unit prices"));
         run.prices = Some(world.prices()?);
         world.tell(&SessionEvent::Stage("tracing one run"));
-        let (traced, said) =
-            world.traced(&ProgramArm::plain(self.request), &RunLimits::default())?;
+        let plan = TracedLookPlan { code: true, ..TracedLookPlan::default() };
+        let (mut traced, said) = world.traced(&ProgramArm::plain(self.request), plan)?;
+        let estimate = estimate(&mut traced, &machine);
         let notes = look::rerun(self.request, &traced, said)?;
         run.warnings.extend(notes);
         let arms = match self.arms(&traced, &machine) {
             Ok(arms) => arms,
             Err(why) => {
+                let untried = TextTrial::untried(self.pairs, estimate, "no arm could be run");
+                run.body = Some(RunBody::TextTrial(untried));
                 run.outcome = Some(SessionOutcome::NothingToGain { why });
                 return Ok(());
             }
         };
-        self.compare(run, traced, &arms, world)
+        self.compare(run, traced, estimate, &arms, world)
     }
 
     /// The arms, or why there is none with code on huge pages.
@@ -104,6 +111,7 @@ impl TextTrialSubject<'_> {
         &self,
         run: &mut SavedRun,
         traced: Fact<TracedLook>,
+        estimate: Fact<CodeMissEstimate>,
         arms: &TextArms,
         world: &mut dyn ProgramWorld,
     ) -> Result<(), SessionStop> {
@@ -116,8 +124,9 @@ impl TextTrialSubject<'_> {
         let timing =
             RunTiming { fresh, watch: RunObservation::Kernel, limits, ..RunTiming::default() };
         let faults = Fact::missing("not part of a trial of code on huge pages");
-        let look::PlainRuns { runs, samples, user, walks: off_walks, cost_ns, .. } = timed;
-        let look = LookFindings { runs, traced, samples, user, walks: off_walks.clone(), faults };
+        let look::PlainRuns { runs, samples, user, walks, code_misses, cost_ns, .. } = timed;
+        let (off_walks, off_misses) = (walks.clone(), code_misses.clone());
+        let look = LookFindings { runs, traced, samples, user, walks, code_misses, faults };
         let limits = look::limits(&look);
         let since = world.now();
         run.look = Some(look);
@@ -136,14 +145,19 @@ impl TextTrialSubject<'_> {
         let put_out = lab.put_out(&arms.on)?;
         let check = put_out.map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
         let on_text = lab.world.text_on_huge_pages(&arms.files);
-        let on_walks = match &off_walks {
-            Fact::Known(_) if check.equal => lab.world.timed(&arms.on, &timing)?.done.walks,
-            Fact::Known(_) => Fact::missing("the arm could not be run as intended"),
-            Fact::Missing(why) => Fact::missing(why.as_str()),
+        let is_counted = off_walks.known().is_some() || off_misses.known().is_some();
+        let why = match check.equal {
+            true => "nothing was counted in the arm off",
+            false => "the arm could not be run as intended",
         };
-        let files = in_arms(&arms.files, &off_text, &on_text);
-        let (pairs, left) = (self.pairs, arms.left.clone());
-        run.body = Some(RunBody::TextTrial(TextTrial { pairs, files, left, off_walks, on_walks }));
+        let mut trial = TextTrial::untried(self.pairs, estimate, why);
+        (trial.off_walks, trial.off_misses) = (off_walks, off_misses);
+        if is_counted && check.equal {
+            let done = lab.world.timed(&arms.on, &timing)?.done;
+            (trial.on_walks, trial.on_misses) = (done.walks, done.code_misses);
+        }
+        (trial.files, trial.left) = (in_arms(&arms.files, &off_text, &on_text), arms.left.clone());
+        run.body = Some(RunBody::TextTrial(trial));
         let outputs = OutputPolicy::Equal { base: Some(base), checks: vec![check] };
         let entrants = programs.enter_arms(vec![arms.on.clone()], outputs);
         session::race(&mut programs, run, since, RaceGoal::Pairs(self.pairs), entrants)?;
@@ -153,6 +167,17 @@ impl TextTrialSubject<'_> {
         }
         Ok(())
     }
+}
+
+/// Misses of the TLB for code by the steps of the traced run, which it then no longer holds.
+fn estimate(traced: &mut Fact<TracedLook>, machine: &Machine) -> Fact<CodeMissEstimate> {
+    let stepped = match traced {
+        Fact::Known(traced) => traced.stepped.take().ok_or("its code was not stepped".to_owned()),
+        Fact::Missing(why) => Err(why.clone()),
+    };
+    let huge = machine.huge_page_bytes.known().copied().unwrap_or(PageSize::PMD_2M);
+    let sizes = PageSizePair { base: machine.base_page_bytes, huge };
+    stepped.map_or_else(Fact::Missing, |stepped| code_tlb::estimate(&stepped, sizes))
 }
 
 /// What the kernel showed about each file in both arms: the size of its text, and how much of that is on huge

@@ -79,6 +79,15 @@ pub struct RunLimits {
     pub checkpoint: Option<RunCheckpoint>,
 }
 
+/// How a traced look is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TracedLookPlan {
+    /// Where it ends early.
+    pub checkpoint: Option<RunCheckpoint>,
+    /// The code is stepped in long bursts.
+    pub code: bool,
+}
+
 /// What is observed during a timed run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RunObservation {
@@ -160,14 +169,14 @@ pub trait SessionSurroundings: SessionClock {
 pub trait ProgramWorld: SessionSurroundings {
     /// The pool of reserved huge pages, and how many this session may add.
     fn pool(&mut self) -> Fact<HugePool>;
-    /// The traced look at an arm, to its end or its checkpoint, with the last line of standard error.
+    /// The traced look at an arm, with the last line of standard error.
     ///
     /// # Errors
     /// When the program cannot be started or the user interrupts.
     fn traced(
         &mut self,
         arm: &ProgramArm,
-        limits: &RunLimits,
+        plan: TracedLookPlan,
     ) -> Result<(Fact<TracedLook>, String), SessionStop>;
     /// A session is continued that had this look.
     fn seen(&mut self, traced: &Fact<TracedLook>);

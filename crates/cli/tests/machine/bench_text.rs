@@ -3,6 +3,7 @@
 use crate::helper::{
     Place, await_gone, compile, experiment, interrupt, interrupted, only_turn, said,
 };
+use pagewise_model::Fact;
 use pagewise_model::bench::text_load::TextLoadReport;
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::body::{BenchReport, RunBody};
@@ -52,6 +53,28 @@ fn jumps_are_measured_kept_and_drawn() {
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
     assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
+}
+
+#[test]
+fn misses_of_a_program_are_estimated_from_its_steps() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let program = ["awk", "BEGIN { while (i++ < 3000000) s += i }"];
+    let words = [&["bench", "text", "--json", "--rerun-safe", "--pairs=8", "--"][..], &program];
+    let Some(done) = experiment(|| place.pagewise(&words.concat())) else { return };
+    let run = SavedRun::from_json(&done.stdout).unwrap();
+    let Some(RunBody::TextTrial(trial)) = run.body else { panic!("{}", said(&done.stderr)) };
+    match &trial.estimate {
+        Fact::Known(found) => {
+            assert!(found.bursts >= 5 && found.instructions >= 50_000, "{found:?}");
+            assert!(found.base.low <= found.base.per_1000, "{found:?}");
+            assert!(found.base.per_1000 < 2.0 && found.huge.per_1000 < 0.5, "a loop: {found:?}");
+        }
+        Fact::Missing(why) => {
+            println!("SKIP misses_of_a_program_are_estimated_from_its_steps: {why}")
+        }
+    }
+    assert!(!said(&done.stdout).contains("\"stepped\""), "the steps are not saved");
 }
 
 #[test]

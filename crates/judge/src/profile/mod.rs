@@ -10,6 +10,7 @@
 //! interrupts off shows up where they are enabled again.
 
 use crate::activity::{self, KernelRelease};
+use crate::code_tlb::sampled_pages;
 use crate::diagnosis::{disagree, recording_ns};
 use pagewise_model::diagnosis::{CostBasis, CostKind, Diagnosis};
 use pagewise_model::look::LookFindings;
@@ -47,6 +48,8 @@ pub struct ProfileFacts<'a> {
     /// All functions of the running kernel.
     pub functions: &'a Fact<HashSet<String>>,
     pub release: &'a str,
+    /// Entries of this machine's first-level TLB for code, if it claims any.
+    pub code_entries: Option<u32>,
 }
 
 /// The profile that `facts` give; `course` for a process that was running already.
@@ -63,7 +66,9 @@ pub fn judge(facts: &ProfileFacts<'_>, course: Option<FollowedProcess>) -> Profi
         Fact::Known(_) => Vec::new(),
         Fact::Missing(_) => unseen(facts.counted.is_some()),
     };
-    ProfileReport { sorted, compared, unseen, dead_rules: dead_rules(facts), course }
+    let code_pages =
+        facts.samples.known().and_then(|samples| sampled_pages(samples, facts.code_entries));
+    ProfileReport { sorted, compared, unseen, dead_rules: dead_rules(facts), code_pages, course }
 }
 
 /// Buckets that have no figure if no samples were taken.

@@ -142,6 +142,7 @@ fn counted(costs: Vec<PageCost>) -> (LookFindings, Diagnosis) {
         samples: Fact::missing("not requested"),
         user: Fact::missing("not here"),
         walks: Fact::missing("not requested"),
+        code_misses: Fact::missing("not requested"),
         faults: Fact::missing("not requested"),
     };
     let diagnosis = Diagnosis {
@@ -163,6 +164,7 @@ fn judged(samples: Fact<StackSamples>, costs: Vec<PageCost>) -> ProfileReport {
         counted: Some((&look, &diagnosis)),
         functions: &functions,
         release: "6.18.1-test",
+        code_entries: Some(64),
     };
     judge(&facts, None)
 }
@@ -235,8 +237,13 @@ fn without_samples_the_buckets_without_a_figure_are_named() {
 fn rules_are_not_checked_against_what_is_not_known() {
     let functions = Fact::missing("no kallsyms");
     let samples = Fact::missing("refused");
-    let facts =
-        ProfileFacts { samples: &samples, counted: None, functions: &functions, release: "6.18" };
+    let facts = ProfileFacts {
+        samples: &samples,
+        counted: None,
+        functions: &functions,
+        release: "6.18",
+        code_entries: None,
+    };
     let profile = judge(&facts, None);
     assert_eq!(profile.dead_rules.reason(), Some("no kallsyms"));
     // Nothing was counted either: only the program's user time is known.

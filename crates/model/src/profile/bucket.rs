@@ -1,6 +1,7 @@
 //! Buckets of CPU time, and the figures beside them.
 
 use super::sample::{FollowedProcess, SamplingClock};
+use crate::code_tlb::SampledCodePages;
 use crate::measured::Fact;
 use crate::schema::JsonSchema;
 use crate::units::Nanos;
@@ -312,6 +313,9 @@ pub struct ProfileReport {
     pub unseen: Vec<ProfileActivity>,
     /// Rules that can match nothing here; missing if the kernel's functions could not be listed.
     pub dead_rules: Fact<Vec<DeadRule>>,
+    /// Pages of code that the samples in user mode hit; absent without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_pages: Option<SampledCodePages>,
     /// Course of the profile; absent for a program that was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<FollowedProcess>,

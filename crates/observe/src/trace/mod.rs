@@ -48,6 +48,8 @@ pub struct TraceOptions {
     pub look: LookOptions,
     /// Single-step bursts of user code for the access pattern.
     pub pattern: bool,
+    /// Long bursts, whose code is kept.
+    pub code: bool,
 }
 
 /// Why there is no traced look.
@@ -95,7 +97,8 @@ impl From<TraceError> for SuperviseError {
 /// # Errors
 /// [`SuperviseError::ProgramLaunch`] or [`SuperviseError::Trace`].
 pub fn look(launch: &ProgramLaunch, look: LookOptions) -> Result<TracedLook, SuperviseError> {
-    Ok(traced_run(launch, &TraceOptions { look, pattern: true })?)
+    let code = launch.observe.code;
+    Ok(traced_run(launch, &TraceOptions { look, pattern: true, code })?)
 }
 
 /// Runs `launch` under tracing to its end. Its limits are the supervisor's, which ends the tree when

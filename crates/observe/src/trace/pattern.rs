@@ -7,25 +7,55 @@
 //! *next page*: loops over arrays only do the latter. A page that several bursts used stays in any TLB and is
 //! neither.
 //!
-//! A step costs 10 to 25 us. All bursts together take at most about 0.4 s or a tenth of the whole. Not seen:
-//! gathers and scatters, accesses inside system calls, which end a burst, and phases between the bursts.
+//! For estimates of misses of the TLB for code, bursts are longer and come sooner ([`BurstPlan::CODE`]), and the
+//! pages of their code are kept in order.
+//!
+//! A step costs 10 to 25 us. All bursts together take at most about 0.4 s (30 s of code) or a tenth of the whole.
+//! Not seen: gathers and scatters, accesses inside system calls, which end a burst, and phases between the bursts.
 
 use super::operands_x86_64::{self as operands, LONGEST, NextInstruction};
 use iced_x86::InstructionInfoFactory;
-use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{smaps, stat};
+use pagewise_kernel::{affinity, tlb};
+use pagewise_model::code_tlb::{CodeBurst, CodeRun, STEPS_TO_FILL, SteppedCode};
 use pagewise_model::look::AccessPattern;
 use pagewise_model::{Bytes, Fact, PageSize};
 use pagewise_tracee::ptrace::{PtraceStop, read_memory, request};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Time between bursts, and before the first one.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The same as a fraction of the program's life, if that is longer: 60 bursts then cover more than a minute.
-const LATER: u32 = 8;
-const BURSTS: u32 = 60;
-const STEPS: u32 = 1000;
+/// When bursts are taken, and how long they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BurstPlan {
+    /// Time between bursts, and before the first one.
+    pause: Duration,
+    /// The same as a fraction of the time that the program has run, if that is longer.
+    later: u32,
+    bursts: u32,
+    steps: u32,
+    /// All stepping together, in a short life.
+    budget: Duration,
+}
+
+impl BurstPlan {
+    /// For the pattern of accesses: the bursts cover more than a minute.
+    pub(super) const ACCESSES: Self = Self {
+        pause: Duration::from_millis(20),
+        later: 8,
+        bursts: 60,
+        steps: 1000,
+        budget: BUDGET,
+    };
+    /// For misses of the TLB for code: long enough that the first half fills it.
+    pub(super) const CODE: Self = Self {
+        pause: Duration::from_millis(2),
+        later: 16,
+        bursts: 200,
+        steps: 2 * STEPS_TO_FILL,
+        budget: Duration::from_secs(30),
+    };
+}
+
 /// Instructions after which a burst has seen what a loop keeps in use.
 const WARM: u32 = 300;
 /// A page used in this many bursts is in permanent use.
@@ -37,6 +67,11 @@ pub(super) const LIVES: u32 = 10;
 /// The kernel walks all memory of a process to say what of its mappings is resident: no more often than this
 /// multiple of the time that it took before.
 const RESIDENCY_REST: u32 = 20;
+
+/// After a burst of code that was cut short, the next comes this part of the time later.
+const LATE: u32 = 256;
+/// The instruction that calls the kernel.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// A step that lasts longer may wait for another thread of the tree, which may wait for us.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
@@ -85,7 +120,10 @@ struct FirstUse {
 
 /// Takes the bursts and keeps their sums.
 pub(super) struct PatternSampler {
+    plan: BurstPlan,
     pattern: AccessPattern,
+    /// Code of the bursts, if it is kept.
+    code: Option<Vec<CodeBurst>>,
     first_uses: Vec<FirstUse>,
     /// In how many bursts each page was used.
     bursts_of: HashMap<Page, u32>,
@@ -94,21 +132,27 @@ pub(super) struct PatternSampler {
     /// The mappings of each process, and when to read them again.
     mappings: HashMap<i32, (Vec<smaps::SmapsEntry>, Instant)>,
     begin: Instant,
+    /// End of the last burst.
+    ended: Instant,
     next: Instant,
     spent: Duration,
     factory: InstructionInfoFactory,
 }
 
 impl PatternSampler {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(plan: BurstPlan) -> Self {
+        let begin = Instant::now();
         Self {
+            plan,
             pattern: AccessPattern::default(),
+            code: (plan == BurstPlan::CODE).then(Vec::new),
             first_uses: Vec::new(),
             bursts_of: HashMap::new(),
             places: BTreeMap::new(),
             mappings: HashMap::new(),
-            begin: Instant::now(),
-            next: Instant::now() + PAUSE,
+            begin,
+            ended: begin,
+            next: begin + plan.pause,
             spent: Duration::ZERO,
             factory: InstructionInfoFactory::new(),
         }
@@ -116,7 +160,7 @@ impl PatternSampler {
 
     /// True while there are bursts to take.
     pub(super) fn is_active(&self) -> bool {
-        self.pattern.bursts < BURSTS
+        self.pattern.bursts < self.plan.bursts
     }
 
     /// True when it is time for a burst.
@@ -126,15 +170,21 @@ impl PatternSampler {
 
     /// Nothing was running: later.
     pub(super) fn put_off(&mut self) {
-        self.next = Instant::now() + PAUSE / 4;
+        self.next = Instant::now() + self.plan.pause / 4;
     }
 
-    /// Steps thread `tid` of process `pid`, which is stopped.
-    pub(super) fn burst(&mut self, pid: i32, tid: i32) -> BurstEnd {
+    /// Whether code is kept, and nothing else looked at between the bursts.
+    pub(super) const fn keeps_code(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// Steps thread `tid` of process `pid`, which is stopped. `over_calls`: every call of interest stops the thread
+    /// by itself, so that bursts of code may go on after the others.
+    pub(super) fn burst(&mut self, pid: i32, tid: i32, over_calls: bool) -> BurstEnd {
         let begin = Instant::now();
         let mut burst = Burst::default();
         let beside = AffinityGuard::new(tid);
-        let ended_by = self.steps(tid, &mut burst);
+        let ended_by = self.steps(tid, over_calls && self.keeps_code(), &mut burst);
         drop(beside);
         if !matches!(ended_by, BurstEnd::Stop(stop) if stop.is_end()) {
             self.take(pid, &burst);
@@ -142,22 +192,29 @@ impl PatternSampler {
         self.pattern.bursts += u32::from(!burst.touched.is_empty());
         self.pattern.instructions += burst.instructions;
         self.pattern.accesses += burst.accesses;
+        let is_whole = ended_by == BurstEnd::Done && burst.steps == self.plan.steps;
+        if let Some(code) = &mut self.code {
+            code.push(CodeBurst { after_ns: (begin - self.ended).into(), runs: burst.runs });
+        }
         self.spent += begin.elapsed();
-        self.next = Instant::now() + PAUSE.max(self.begin.elapsed() / LATER);
-        if self.spent > BUDGET {
+        self.ended = Instant::now();
+        let ran = (self.ended - self.begin).saturating_sub(self.spent);
+        let later = if is_whole || !self.keeps_code() { ran / self.plan.later } else { ran / LATE };
+        self.next = self.ended + self.plan.pause.max(later);
+        if self.spent > self.plan.budget {
             self.next = self.next.max(self.begin + self.spent * LIVES);
         }
         ended_by
     }
 
-    fn steps(&mut self, tid: i32, burst: &mut Burst) -> BurstEnd {
-        for step in 0..STEPS {
+    fn steps(&mut self, tid: i32, over_calls: bool, burst: &mut Burst) -> BurstEnd {
+        for step in 0..self.plan.steps {
             let Ok(regs) = request::get_regs(tid) else { return BurstEnd::Done };
             let code = burst.code.at(tid, regs.rip);
-            let NextInstruction::Plain(accesses) =
-                operands::decode(&code, &regs, &mut self.factory)
-            else {
-                return BurstEnd::Done;
+            let accesses = match operands::decode(&code, &regs, &mut self.factory) {
+                NextInstruction::Plain(accesses) => accesses,
+                NextInstruction::Leave if over_calls && code.starts_with(&SYSCALL) => Vec::new(),
+                NextInstruction::Leave => return BurstEnd::Done,
             };
             if request::singlestep(tid, 0).is_err() {
                 return BurstEnd::Done;
@@ -165,6 +222,7 @@ impl PatternSampler {
             match wait_for_step(tid) {
                 BurstEnd::Stop(stop) if is_step(tid, stop) => {
                     burst.count(regs.rip, &accesses, step >= WARM);
+                    burst.steps = step + 1;
                 }
                 other => return other,
             }
@@ -195,6 +253,11 @@ impl PatternSampler {
             }
             self.first_uses.push(FirstUse { page: (pid, page), is_jump, place });
         }
+    }
+
+    /// The code of the bursts, if it was kept.
+    pub(super) fn take_code(&mut self) -> Option<SteppedCode> {
+        self.code.take().map(|bursts| SteppedCode { tlb: tlb::code(), bursts })
     }
 
     /// The pattern seen; missing when nothing ran long enough.
@@ -247,16 +310,24 @@ impl Drop for AffinityGuard {
 /// The pages that one burst used.
 #[derive(Default)]
 struct Burst {
+    steps: u32,
     instructions: u64,
     accesses: u64,
     /// Pages used for the first time when warm, and whether by a jump.
     first_uses: Vec<(u64, bool)>,
     touched: HashSet<u64>,
+    /// Pages of its code, in order.
+    runs: Vec<CodeRun>,
     code: BurstCode,
 }
 
 impl Burst {
     fn count(&mut self, ip: u64, accesses: &[u64], is_warm: bool) {
+        let page = ip / PageSize::BASE_4K.bytes();
+        match self.runs.last_mut() {
+            Some(CodeRun(last, instructions)) if *last == page => *instructions += 1,
+            _ => self.runs.push(CodeRun(page, 1)),
+        }
         if is_warm {
             self.instructions += 1;
             self.accesses += accesses.len() as u64;
@@ -356,8 +427,17 @@ mod tests {
     }
 
     #[test]
+    fn code_is_kept_page_by_page() {
+        let mut burst = Burst::default();
+        for ip in [0x1ffc, 0x1fff, 0x2003, 0x2000, 0x1000] {
+            burst.count(ip, &[], false);
+        }
+        assert_eq!(burst.runs, [CodeRun(1, 2), CodeRun(2, 2), CodeRun(1, 1)]);
+    }
+
+    #[test]
     fn pages_that_several_bursts_use_are_kept() {
-        let mut sampler = PatternSampler::new();
+        let mut sampler = PatternSampler::new(BurstPlan::ACCESSES);
         for round in 0..3 {
             let mut burst = Burst::default();
             burst.count(0x10, &[0x5000_0000, 0x6000_0000 + round * 0x10_0000], true);

@@ -71,6 +71,7 @@ impl RunningLook {
             pattern: Fact::missing(NOT_TRACED),
             written: Vec::new(),
             footprint: Fact::missing(NOT_TRACED),
+            stepped: None,
             descriptor_kinds: BTreeMap::new(),
             checkpoint_bytes: None,
             ended,

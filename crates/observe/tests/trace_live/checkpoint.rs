@@ -7,7 +7,7 @@ use pagewise_tracee::checkpoint::RunCheckpoint;
 use pagewise_tracee::launch::ProgramLaunch;
 use pagewise_tracee::supervise::RunSupervisor;
 
-pub(super) fn long_programs_are_looked_at_up_to_a_checkpoint() {
+pub(super) fn long_programs_end_at_a_checkpoint() {
     let me = std::env::current_exe().unwrap();
     let mut supervisor = RunSupervisor::start(&me, &["supervise"]).unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! One figure for each cost: that of the samples, if there are any. Counts and prices are in the whole report.
 
 use super::{Brief, BriefKind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
+use crate::code_tlb;
 use crate::escape::{escape_for, shorten};
 use crate::experiment::short_arm;
 use crate::number::{count, percent};
@@ -67,6 +68,9 @@ fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     report.add("sites", &sites(sorted, &inner, rows));
     if is_running(run) && !run.predictions.is_empty() {
         report.add("tuned", &gains(run, &inner));
+    }
+    if let Some(text) = found(run).and_then(|profile| code_tlb::of_profile(profile, run)) {
+        report.sentence("code", &text);
     }
     report.sentence("from", &how(run, sorted));
 }

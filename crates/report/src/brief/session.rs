@@ -8,7 +8,7 @@ use crate::prediction::probable;
 use crate::service;
 use crate::style::TerminalStyle;
 use crate::table::ReportTable;
-use crate::text_trial;
+use crate::{code_tlb, text_trial};
 use pagewise_model::body::RunBody;
 use pagewise_model::measured::mean;
 use pagewise_model::plan::RemedyCandidate;
@@ -41,7 +41,10 @@ fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
         report.add("not", &remedies(run, &inner, false, MOST_UNFIT.min(rows)));
     }
     if let Some(RunBody::TextTrial(trial)) = &run.body {
-        report.sentence("text", &text_trial::summary(trial));
+        if !trial.files.is_empty() {
+            report.sentence("text", &text_trial::summary(trial));
+        }
+        report.sentence("iTLB", &code_tlb::of_trial(trial));
     }
     keep(report, run);
     report.sentence("noise", &noise(run));

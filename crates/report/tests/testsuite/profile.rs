@@ -46,6 +46,7 @@ fn a_running_process_and_missing_samples_are_reported() {
         compared: Vec::new(),
         unseen: vec![ProfileActivity::Lock, ProfileActivity::TlbFlush],
         course: Some(course()),
+        code_pages: None,
         dead_rules: Fact::missing("/proc/kallsyms cannot be read"),
     };
     assert!(graph_section(&without, "all").text(&PLAIN).is_empty());

@@ -51,6 +51,9 @@ fn text_trial() -> SavedRun {
         left: Vec::new(),
         off_walks: none(),
         on_walks: none(),
+        off_misses: Fact::missing("no counters here"),
+        on_misses: Fact::missing("no counters here"),
+        estimate: Fact::missing("not stepped"),
     }));
     run
 }

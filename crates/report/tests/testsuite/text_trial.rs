@@ -2,6 +2,7 @@
 
 use crate::support::{HOSTILE, PLAIN, assert_harmless, bench_of, check, proven, read_report};
 use pagewise_model::body::RunBody;
+use pagewise_model::code_tlb::{CodeMissCounts, CodeMissEstimate, CodeTlb, CountedEvent, MissRate};
 use pagewise_model::look::WalkCounts;
 use pagewise_model::run::{SavedRun, SessionOutcome};
 use pagewise_model::text_trial::{FileInArms, LeftFile, ON, TextTrial};
@@ -20,6 +21,16 @@ fn trial() -> TextTrial {
         left: vec![LeftFile { path: "/lib/libm.so".into(), why: "its text is small".into() }],
         off_walks: Fact::missing("no counters here"),
         on_walks: Fact::missing("no counters here"),
+        off_misses: Fact::missing("no counters here"),
+        on_misses: Fact::missing("no counters here"),
+        estimate: Fact::Known(CodeMissEstimate {
+            tlb: CodeTlb { base_entries: 64, huge_entries: 64, is_assumed: false },
+            bursts: 40,
+            instructions: 400_000,
+            base: MissRate { per_1000: 0.87, low: 0.61, high: 1.24 },
+            huge_bytes: Bytes::mib(2),
+            huge: MissRate { per_1000: 0.0, low: 0.0, high: 0.01 },
+        }),
     }
 }
 
@@ -60,6 +71,27 @@ fn walks_for_code_are_reported_where_they_are_counted() {
 }
 
 #[test]
+fn misses_stand_before_and_after() {
+    let counts = |count| {
+        let events = vec![CountedEvent { name: "iTLB-load-misses".into(), count }];
+        Fact::Known(CodeMissCounts { instructions: 1_000_000, events })
+    };
+    let counted = TextTrial { off_misses: counts(870), on_misses: counts(10), ..trial() };
+    let text = text_trial_section(&counted, None).text(&PLAIN).replace("\n  ", " ");
+    for part in [
+        "0.87 (0.61..1.24) misses in 1000 instructions on base pages",
+        "0.00 (0.00..0.01) with all code on 2.0 MiB pages",
+        "0.87 iTLB-load-misses in 1000 instructions off, 0.01 iTLB-load-misses",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let missing = TextTrial { estimate: Fact::missing("too short"), ..trial() };
+    let text =
+        pagewise_report::markdown(&SavedRun { body: Some(RunBody::TextTrial(missing)), ..run() });
+    assert!(text.contains("not estimated from single steps: too short"), "{text}");
+}
+
+#[test]
 fn a_run_with_nothing_to_try_says_why() {
     let mut run = bench_of("text", "x-0003");
     run.outcome = Some(SessionOutcome::NothingToGain { why: "no file is large".into() });
@@ -72,5 +104,7 @@ fn text_of_others_is_text() {
     trial.files[0].path = HOSTILE.into();
     trial.left[0].why = HOSTILE.into();
     trial.off_walks = Fact::missing(HOSTILE);
+    trial.off_misses = Fact::missing(HOSTILE);
+    trial.estimate = Fact::missing(HOSTILE);
     assert_harmless(&text_trial_section(&trial, None).text(&PLAIN));
 }

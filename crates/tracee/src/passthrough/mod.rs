@@ -138,6 +138,7 @@ pub fn profile_through(
         profile: observed.profile,
         user: observed.user,
         walks: observed.walks,
+        code_misses: observed.code_misses,
         ..FinishedRun::new(usage)
     })
 }

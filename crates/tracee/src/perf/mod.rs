@@ -8,6 +8,7 @@
 //! - [`CpuClockSampler`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
 //! - [`CpuClockProfiler`]: the same with the callers in the program; also of running processes, and of user mode
 //!   only, which a `kernel.perf_event_paranoid` of 2 permits for every account.
+//! - [`CodeMissCounters`]: instructions and misses of the TLB for code, likewise.
 //! - [`WalkCounters`]: cycles and page walk cycles in user mode, if the processor has them.
 //! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
 //!
@@ -17,6 +18,7 @@
 //! Not seen: processes that outlive the tree's root by the time of [`PerfObservers::finish`]; work of kernel
 //! threads. Overhead: see each module.
 
+mod code_misses;
 mod drainer;
 mod event;
 pub mod faults;
@@ -35,6 +37,7 @@ pub mod texts;
 mod walks;
 pub mod words;
 
+pub use code_misses::CodeMissCounters;
 pub use profile::{CpuClockProfiler, FindCode, WalkStack, Walker, profile_running};
 pub use sampling::CpuClockSampler;
 pub use walks::WalkCounters;
@@ -42,6 +45,7 @@ pub use walks::WalkCounters;
 use crate::glibc;
 use crate::mapped_file::MappedFiles;
 use pagewise_model::Fact;
+use pagewise_model::code_tlb::CodeMissCounts;
 use pagewise_model::look::{CpuSamples, UserSamples, WalkCounts};
 use pagewise_model::profile::StackSamples;
 use std::collections::HashMap;
@@ -55,6 +59,7 @@ pub struct PerfObservers {
     profile: Fact<CpuClockProfiler>,
     user: Fact<CpuClockProfiler>,
     walks: Fact<WalkCounters>,
+    code_misses: Fact<CodeMissCounters>,
 }
 
 /// Observations of one program.
@@ -68,6 +73,8 @@ pub struct PerfObservations {
     pub user: Fact<UserSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
+    /// Counts of misses of the TLB for code, with the page walks.
+    pub code_misses: Fact<CodeMissCounts>,
 }
 
 impl PerfObservers {
@@ -88,6 +95,7 @@ impl PerfObservers {
             profile: if observe.profile { profile() } else { not_asked() },
             user: if observe.user { user() } else { not_asked() },
             walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
+            code_misses: if observe.walks { CodeMissCounters::attach(pid) } else { not_asked() },
         }
     }
 
@@ -102,6 +110,7 @@ impl PerfObservers {
                 .and_then(CpuClockProfiler::finish)
                 .map(|all| user_samples(&all, &self.files)),
             walks: self.walks.and_then(WalkCounters::finish),
+            code_misses: self.code_misses.and_then(CodeMissCounters::finish),
         }
     }
 }

@@ -37,12 +37,12 @@ const INTEL_NEW: WalkEvents =
 const INTEL_OLD: WalkEvents =
     WalkEvents { load: walk_active(0x08), store: walk_active(0x49), code: walk_active(0x85) };
 /// Models of family 6 from Haswell to Rocket Lake that use the older numbers.
-const INTEL_OLD_MODELS: [u32; 27] = [
+pub(super) const INTEL_OLD_MODELS: [u32; 27] = [
     60, 63, 69, 70, 61, 71, 79, 86, 78, 85, 94, 142, 158, 165, 166, 102, 106, 108, 125, 126, 157,
     140, 141, 167, 103, 104, 128,
 ];
 /// Models of family 6 with Golden Cove or a later core.
-const INTEL_NEW_MODELS: [u32; 15] =
+pub(super) const INTEL_NEW_MODELS: [u32; 15] =
     [143, 207, 151, 154, 183, 186, 191, 170, 172, 173, 174, 189, 197, 198, 181];
 
 /// Counters in progress.
@@ -111,12 +111,12 @@ fn walk_events(cpu: &CpuInfo) -> Fact<WalkEvents> {
     }
 }
 
-fn open(kind: u32, config: u64, pid: i32) -> Result<PerfCounter, SysError> {
+pub(super) fn open(kind: u32, config: u64, pid: i32) -> Result<PerfCounter, SysError> {
     PerfCounter::open(&event::attributes(kind, config), pid, -1)
 }
 
 /// The count, scaled to the whole enabled time; `None` if it never ran.
-fn read_scaled(counter: &PerfCounter) -> Option<u64> {
+pub(super) fn read_scaled(counter: &PerfCounter) -> Option<u64> {
     let count = counter.read().ok()?.scaled()?;
     Some(count.round() as u64)
 }

@@ -105,6 +105,7 @@ fn look(launch: &ProgramLaunch, options: LookOptions) -> Result<TracedLook, Supe
         pattern: Fact::missing("not stepped"),
         written: Vec::new(),
         footprint: Fact::missing("not followed"),
+        stepped: None,
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
         checkpoint_bytes: None,
         ended,

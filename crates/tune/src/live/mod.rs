@@ -16,7 +16,7 @@ use crate::scratch::ScratchDir;
 use crate::stop::SessionStop;
 use crate::world::{
     ProgramArm, ProgramWorld, RunLimits, RunObservation, RunTiming, SessionEvent,
-    SessionSurroundings, TimedRun,
+    SessionSurroundings, TimedRun, TracedLookPlan,
 };
 use at_once::SupervisorLauncher;
 use failure::{clean_unsupervised, stopped, within_limits};
@@ -50,8 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PRICING: Nanos = Nanos::millis(500);
 /// Most files that are kept in the page cache.
 const MOST_KEPT: usize = 256;
-/// Minimum time limit of the traced look. If the budget is longer, it is the limit: nothing is known about
-/// the program before it.
+/// Minimum time limit of the traced look. If the budget is longer, it is the limit.
 const TRACED_LEAST: Nanos = Nanos::secs(600);
 
 /// Called for each event.
@@ -358,11 +357,12 @@ impl ProgramWorld for RealWorld<'_> {
     fn traced(
         &mut self,
         arm: &ProgramArm,
-        limits: &RunLimits,
+        plan: TracedLookPlan,
     ) -> Result<(Fact<TracedLook>, String), SessionStop> {
         let stderr = self.scratch.file("look-stderr");
-        let mut launch = self.launch(arm, limits);
-        launch.stderr = OutputSink::File(stderr.clone());
+        let mut launch = self.launch(arm, &RunLimits::default());
+        (launch.stderr, launch.observe.code) = (OutputSink::File(stderr.clone()), plan.code);
+        launch.checkpoint = plan.checkpoint;
         let traced = self.around(|live| live.look(&launch))?;
         Ok((traced, files::last_line(&stderr)))
     }

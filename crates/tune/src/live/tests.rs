@@ -186,7 +186,7 @@ fn files_are_read_before_cleanup_removes_them() {
 fn a_look_that_sees_nothing_has_its_surroundings_too() {
     let asked = request("true", "exit 0", "exit 0");
     let (seen, ran) = with(&asked, "none", "none", |live| {
-        live.traced(&ProgramArm::plain(&asked), &RunLimits::default())
+        live.traced(&ProgramArm::plain(&asked), TracedLookPlan::default())
     });
     assert!(matches!(seen, Ok((Fact::Missing(why), _)) if why == "not here"));
     assert_eq!(ran, ["true", "traced", "exit 0"]);

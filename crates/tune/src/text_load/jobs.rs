@@ -10,7 +10,7 @@ use crate::look;
 use crate::race::SessionClock;
 use crate::request::SessionRequest;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent};
+use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, TracedLookPlan};
 use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::limits;
 use pagewise_model::bench::text_load::TextLoadWindow;
@@ -35,7 +35,8 @@ impl<'a> CopiesAtOnce<'a> {
         world: &'a mut dyn ProgramWorld,
     ) -> Result<(Self, Vec<String>), SessionStop> {
         world.tell(&SessionEvent::Stage("tracing one run"));
-        let (traced, said) = world.traced(&ProgramArm::plain(request), &RunLimits::default())?;
+        let (traced, said) =
+            world.traced(&ProgramArm::plain(request), TracedLookPlan::default())?;
         let notes = look::rerun(request, &traced, said)?;
         let limits = look::first_limits(&traced);
         let seen = ObservedProgram { traced, runs: Vec::new() };

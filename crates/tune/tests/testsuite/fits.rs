@@ -3,6 +3,7 @@
 use crate::support::{Fake, request, spec};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::cache::{CacheSlot, SlotMap};
+use pagewise_model::code_tlb::{CodeMissCounts, CountedEvent};
 use pagewise_model::constructed;
 use pagewise_model::look::{
     Allocator, LookFindings, PipeCall, PipeSeen, TracedLook, TracedProcess, UsedFile, WalkCounts,
@@ -15,7 +16,7 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::RemedyEvidence;
 use pagewise_tune::choose;
 use pagewise_tune::world::{
-    ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionSurroundings as _,
+    ProgramArm, ProgramWorld, RunTiming, SessionSurroundings as _, TracedLookPlan,
 };
 
 /// The candidates for the program of numbers, changed by `change`.
@@ -58,7 +59,7 @@ fn judged(
         (0..2).map(|_| world.timed(&plain, &RunTiming::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
     let (Fact::Known(mut traced), _) =
-        world.traced(&ProgramArm::unchanged("plain", &[]), &RunLimits::default()).unwrap()
+        world.traced(&ProgramArm::unchanged("plain", &[]), TracedLookPlan::default()).unwrap()
     else {
         panic!("no look")
     };
@@ -69,6 +70,7 @@ fn judged(
         samples: Fact::Missing(missing()),
         user: Fact::Missing(missing()),
         walks: Fact::Missing(missing()),
+        code_misses: Fact::Missing(missing()),
         faults: Fact::Missing(missing()),
     };
     change(&mut traced, &mut look);
@@ -406,6 +408,17 @@ fn where_walks_are_counted_only_those_for_code_bound_it() {
     };
     let (data, code) = (ceiling(counted(200, 0)), ceiling(counted(0, 200)));
     assert!(code - data > 0.05, "{code} {data}");
+}
+
+#[test]
+fn counted_misses_of_the_tlb_for_code_stand_beside_its_remedy() {
+    let seen = candidates(|traced, look| {
+        traced.files = vec![used("/bin/x", CacheSlot::Whole, Some(ImagePlacement::Fixed))];
+        let events = vec![CountedEvent { name: "iTLB-load-misses".into(), count: 1230 }];
+        look.code_misses = Fact::Known(CodeMissCounts { instructions: 1_000_000, events });
+    });
+    let text = why(&seen, "text-huge");
+    assert!(text.ends_with("; 1.23 iTLB-load-misses in 1000 instructions"), "{text}");
 }
 
 #[test]

@@ -46,6 +46,11 @@ fn the_pages_of_both_arms_are_told_as_they_were() {
     };
     assert_eq!((trial.pairs, trial.files), (8, vec![file]));
     assert!(trial.off_walks.reason().is_some() && trial.on_walks.reason().is_some());
+    assert!(trial.off_misses.reason().is_some() && trial.on_misses.reason().is_some());
+    let base = trial.estimate.known().expect("the fake steps a loop").base;
+    assert_eq!((base.per_1000, base.low), (50.0, 50.0));
+    let look = run.look.as_ref().and_then(|look| look.traced.known()).expect("a traced look");
+    assert!(look.stepped.is_none(), "the steps are not saved");
     let experiment = run.experiment.expect("an experiment");
     for point in experiment.blocks.iter().flat_map(|block| &block.points) {
         match &point.mechanism {
@@ -70,6 +75,8 @@ fn without_a_file_that_could_be_on_huge_pages_nothing_is_run() {
     let (run, stop) = tried(&mut world, 8, None);
     assert!(stop.is_none() && world.timed.is_empty(), "{stop:?}");
     assert!(matches!(run.outcome, Some(SessionOutcome::NothingToGain { .. })), "{:?}", run.outcome);
+    let Some(RunBody::TextTrial(trial)) = run.body else { panic!("no estimate") };
+    assert!(trial.files.is_empty() && trial.estimate.known().is_some());
 }
 
 #[test]

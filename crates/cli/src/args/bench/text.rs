@@ -41,7 +41,8 @@ with a page size proven by the kernel, and a sum proves that all of it ran.
 With a command, pagewise runs the program in random order with its code on base
 pages (off: its files are dropped from the page cache and read by a plain start)
 and on huge pages (on: pagewise run --with text-huge). For both it reads from
-the kernel how much of the text is on huge pages.
+the kernel how much of the text is on huge pages, and counts misses of the iTLB
+in 1000 instructions, or estimates them from single steps of one run.
 
 With --clients, it starts two servers, on and off, and loads them in turn with
 each number of clients (see pagewise tune --serve). With --jobs, it runs numbers

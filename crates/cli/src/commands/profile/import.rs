@@ -28,8 +28,13 @@ pub(super) fn run(args: &ProfileArgs, file: &Path) -> Result<ExitCode, CommandFa
     warn(&imported, args.frequency, &mut run);
     let samples = Fact::Known(imported.samples);
     let functions = Fact::Missing("the profile is of another machine".to_owned());
-    let facts =
-        ProfileFacts { samples: &samples, counted: None, functions: &functions, release: "" };
+    let facts = ProfileFacts {
+        samples: &samples,
+        counted: None,
+        functions: &functions,
+        release: "",
+        code_entries: None,
+    };
     run.body = Some(RunBody::Profile(pagewise_judge::profile::judge(&facts, None)));
     conclude(&mut run, start);
     let saved = args.files.write(&run);

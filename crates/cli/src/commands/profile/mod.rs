@@ -12,7 +12,7 @@ use crate::args::{HelperRole, ProfileArgs};
 use crate::failure::CommandFailure;
 use crate::terminal;
 use pagewise_judge::profile::ProfileFacts;
-use pagewise_kernel::{clock, kallsyms};
+use pagewise_kernel::{clock, kallsyms, tlb};
 use pagewise_measure::CalibrationOptions;
 use pagewise_model::body::RunBody;
 use pagewise_model::diagnosis::Diagnosis;
@@ -87,6 +87,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode, CommandFailure> {
         samples: kernel_only(&samples),
         user: samples.clone().map(|all| user_samples(&all, &files)),
         walks: finished.walks,
+        code_misses: finished.code_misses,
     };
     let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
     run.body = Some(RunBody::Profile(judged(&samples, Some((&look, &diagnosis)), &machine, None)));
@@ -154,7 +155,13 @@ fn judged(
     course: Option<FollowedProcess>,
 ) -> profile::ProfileReport {
     let functions = kallsyms::functions().into();
-    let facts = ProfileFacts { samples, counted, functions: &functions, release: &machine.kernel };
+    let facts = ProfileFacts {
+        samples,
+        counted,
+        functions: &functions,
+        release: &machine.kernel,
+        code_entries: Some(tlb::code()).filter(|tlb| !tlb.is_assumed).map(|tlb| tlb.base_entries),
+    };
     pagewise_judge::profile::judge(&facts, course)
 }
 

@@ -93,6 +93,7 @@ fn look(run: ProgramUsage, processes: Vec<TracedProcess>) -> LookFindings {
             pattern: Fact::missing("not stepped"),
             written: Vec::new(),
             footprint: Fact::missing("not followed"),
+            stepped: None,
             descriptor_kinds: BTreeMap::new(),
             checkpoint_bytes: None,
             ended: ProgramEnd::Exited(0),
@@ -100,6 +101,7 @@ fn look(run: ProgramUsage, processes: Vec<TracedProcess>) -> LookFindings {
         samples: Fact::missing("no samples"),
         user: Fact::missing("not here"),
         walks: Fact::missing("no counters"),
+        code_misses: Fact::missing("no counters"),
         faults: Fact::missing("not timed"),
     }
 }

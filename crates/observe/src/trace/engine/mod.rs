@@ -9,7 +9,7 @@ use super::effects::TreeEffects;
 use super::files::TreeFiles;
 use super::footprint::FootprintRecord;
 use super::image::{RunningImage, count_descriptors, minor_faults, rights_of_its_own};
-use super::pattern::{self, PatternSampler};
+use super::pattern::{self, BurstPlan, PatternSampler};
 use super::pipes::TreePipes;
 use super::thread::TracedThread;
 use super::{TraceError, TraceOptions};
@@ -78,7 +78,10 @@ impl TraceEngine {
             descriptors: TreeDescriptors::new(root, input_has_ended),
             files: TreeFiles::default(),
             kinds: BTreeMap::new(),
-            sampler: options.pattern.then(PatternSampler::new),
+            sampler: options.pattern.then(|| {
+                let plan = if options.code { BurstPlan::CODE } else { BurstPlan::ACCESSES };
+                PatternSampler::new(plan)
+            }),
             footprints: FootprintRecord::new(),
             execed: false,
             ended: None,
@@ -155,6 +158,7 @@ impl TraceEngine {
             files: self.files.finish(self.effects.inputs()),
             written: self.effects.written(),
             effects: self.effects.into_found(),
+            stepped: self.sampler.as_mut().and_then(PatternSampler::take_code),
             footprint: match self.sampler {
                 Some(_) => self.footprints.finish(),
                 None => Fact::missing("not requested"),

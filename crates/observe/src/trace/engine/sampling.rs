@@ -1,8 +1,8 @@
 //! Now and then one running thread is stepped for a burst and then followed at full speed.
 
-use super::{TraceEngine, TraceError};
+use super::{StopMode, TraceEngine, TraceError};
 use crate::trace::interrupt;
-use crate::trace::pattern::BurstEnd;
+use crate::trace::pattern::{BurstEnd, PatternSampler};
 use pagewise_kernel::proc::stat;
 use pagewise_tracee::ptrace::{PtraceStop, request};
 
@@ -29,8 +29,9 @@ impl TraceEngine {
         if !in_user_code {
             return self.handle(tid, stop);
         }
+        let over_calls = self.mode == StopMode::Filter && !self.descriptors.closely(pid);
         let Some(sampler) = self.sampler.as_mut() else { return Ok(()) };
-        let end = sampler.burst(pid, tid);
+        let end = sampler.burst(pid, tid, over_calls);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.interrupted = false;
             thread.stepped |= end == BurstEnd::Unfinished;
@@ -46,7 +47,8 @@ impl TraceEngine {
     /// Lets thread `tid` of process `pid`, which is stopped, go on, and counts in between how many
     /// pages its process has used.
     fn follow(&mut self, tid: i32, pid: i32) -> Result<(), TraceError> {
-        let probe = self.footprints.begin(pid);
+        let keeps_code = self.sampler.as_ref().is_some_and(PatternSampler::keeps_code);
+        let probe = if keeps_code { None } else { self.footprints.begin(pid) };
         self.go_on(tid, false);
         let Some(mut probe) = probe else { return Ok(()) };
         while probe.goes_on() && self.threads.contains_key(&tid) {

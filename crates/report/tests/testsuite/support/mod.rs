@@ -119,6 +119,7 @@ pub(crate) fn look() -> LookFindings {
         samples: Fact::missing("perf_event_paranoid is 2"),
         user: Fact::missing("no samples"),
         walks: Fact::missing("no hardware counters"),
+        code_misses: Fact::missing("no hardware counters"),
         faults: Fact::missing("not requested"),
     }
 }
@@ -176,6 +177,7 @@ pub(crate) fn traced_look() -> LookFindings {
             pattern: Fact::Known(pattern),
             written: Vec::new(),
             footprint: Fact::Known(FootprintGrowth { probes: 8, new_pages_per_ms: 2100.0 }),
+            stepped: None,
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),
             checkpoint_bytes: None,
             ended: ProgramEnd::Exited(0),
@@ -192,6 +194,7 @@ pub(crate) fn traced_look() -> LookFindings {
         }),
         user: Fact::Known(UserSamples { all: 300, malloc: 30 }),
         walks: Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 210, code_walk_cycles: 5 }),
+        code_misses: Fact::missing("no hardware counters"),
         faults: Fact::Known(timed_faults()),
     }
 }

@@ -1,6 +1,7 @@
 //! A constructed profile in round numbers that come from no machine.
 
 use pagewise_model::body::RunBody;
+use pagewise_model::code_tlb::SampledCodePages;
 use pagewise_model::profile::{
     CallGraphLine, ComparedTime, DeadRule, FollowedProcess, FrequentStack, ProfileActivity,
     ProfileBucket, ProfileReason, ProfileReport, SamplingClock, SortedSamples,
@@ -111,6 +112,13 @@ pub(crate) fn profile() -> ProfileReport {
         ],
         unseen: Vec::new(),
         dead_rules: Fact::Known(vec![dead]),
+        code_pages: Some(SampledCodePages {
+            samples: 1500,
+            pages: 150,
+            pages_in_1000: 120.0,
+            pages_of_most: 61,
+            entries: Some(64),
+        }),
         course: None,
     }
 }

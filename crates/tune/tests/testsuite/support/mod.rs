@@ -1,5 +1,6 @@
 //! A world made of numbers: a program that takes half a second and fills a heap.
 
+use pagewise_model::code_tlb::{CodeBurst, CodeRun, CodeTlb, SteppedCode};
 use pagewise_model::constructed;
 use pagewise_model::look::{SideEffect, TimedFaults, TracedLook, TracedProcess};
 use pagewise_model::machine::Machine;
@@ -18,6 +19,7 @@ use pagewise_tune::output::{CapturedOutput, StreamHashes};
 use pagewise_tune::race::{SessionClock, SystemTotals};
 use pagewise_tune::world::{
     ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, SessionSurroundings, TimedRun,
+    TracedLookPlan,
 };
 use pagewise_tune::{SessionRequest, SessionStop};
 use std::cell::Cell;
@@ -234,6 +236,14 @@ impl SessionSurroundings for Fake {
     fn tell(&mut self, _event: &SessionEvent<'_>) {}
 }
 
+/// Bursts of a loop over one page more than the TLB has entries.
+fn stepped() -> SteppedCode {
+    let runs = (0..1000).map(|step| CodeRun(step % 65, 20)).collect();
+    let burst = CodeBurst { after_ns: Nanos::millis(5), runs };
+    let tlb = CodeTlb { base_entries: 64, huge_entries: 64, is_assumed: false };
+    SteppedCode { tlb, bursts: vec![burst; 10] }
+}
+
 impl ProgramWorld for Fake {
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
         let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
@@ -247,7 +257,7 @@ impl ProgramWorld for Fake {
     fn traced(
         &mut self,
         _: &ProgramArm,
-        _: &RunLimits,
+        plan: TracedLookPlan,
     ) -> Result<(Fact<TracedLook>, String), SessionStop> {
         self.traced += 1;
         let process = TracedProcess {
@@ -268,6 +278,7 @@ impl ProgramWorld for Fake {
             processes: vec![process],
             effects: self.effects.clone(),
             written: self.written.clone(),
+            stepped: plan.code.then(stepped),
             ended: self.ended,
             ..constructed::traced()
         };
