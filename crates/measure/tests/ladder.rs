@@ -101,13 +101,19 @@ fn every_writer_and_reader_count_the_same() {
         RungWriter::TeeSeed,
         RungWriter::GiveDropped,
         RungWriter::IoUring,
+        RungWriter::FizzBuzz,
     ];
-    let readers =
-        [RungReader::Read, RungReader::Splice, RungReader::VmspliceOut, RungReader::IoUring];
+    let readers = [
+        RungReader::Read,
+        RungReader::Splice,
+        RungReader::VmspliceOut,
+        RungReader::IoUring,
+        RungReader::Meter,
+    ];
     let pairs = writers.into_iter().flat_map(|w| readers.into_iter().map(move |r| rung(w, r)));
     let points = pairs.flat_map(|rung| PipeConsumption::ALL.map(|c| (rung.clone(), c))).collect();
     let points = measure_all(points);
-    assert_eq!(points.len(), 6 * 4 * 4);
+    assert_eq!(points.len(), 7 * 5 * 4);
     for point in &points {
         match &point.refused {
             Some(why) if why.contains("io_uring_setup") => {
@@ -185,6 +191,7 @@ fn odd_sizes_add_up() {
         odd(RungWriter::SpliceFrozen, RungReader::Read),
         odd(RungWriter::TeeSeed, RungReader::Read),
         odd(RungWriter::GiveDropped, RungReader::Read),
+        odd(RungWriter::FizzBuzz, RungReader::Read),
     ];
     let points = rungs.map(|rung| (rung, PipeConsumption::Touched)).to_vec();
     for point in &measure(points, Bytes(1_234_567), &|| false).points {

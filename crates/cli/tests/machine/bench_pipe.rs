@@ -1,6 +1,8 @@
-//! A ladder on this kernel: its samples include both ends of the pipe, but not this program; pairs of a comparison.
+//! A ladder on this kernel: its samples include both ends of the pipe, but not this program; pairs of a comparison;
+//! a producer, whose lines are compared; how a pipe works.
 
 use crate::helper::{Place, only_turn, said};
+use pagewise_model::Fact;
 use pagewise_model::body::{BenchReport, RunBody};
 use pagewise_model::run::SavedRun;
 
@@ -69,4 +71,41 @@ fn a_comparison_measures_pairs_one_after_the_other() {
     let refused = place.pagewise(&nothing).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(said(&refused.stderr).contains("--compare busy makes no difference to these rungs"));
+}
+
+#[test]
+fn a_producer_passes_exact_lines_and_is_set_beside_the_others() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = "bench pipe --producer fizzbuzz --repeats 6 --bytes 32M --no-prices --quiet --json";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let output = place.pagewise(&words).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let run = SavedRun::from_json(&output.stdout).unwrap();
+    let Some(RunBody::Bench(BenchReport::Pipe(ladder))) = run.body else { panic!("no ladder") };
+    let lines = ladder.points.iter().filter(|point| point.rung.name == "fizzbuzz");
+    let lines: Vec<_> = lines.map(|point| (point.reader.into_str(), &point.verified)).collect();
+    assert!(
+        matches!(lines[..], [("meter", Fact::Missing(_)), ("read", Fact::Known(true))]),
+        "{lines:?}"
+    );
+    let told: Vec<_> = ladder.claims.iter().filter(|c| c.claim.contains("FizzBuzz")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    let words = ["bench", "pipe", "--producer", "fizzbuzz", "--print", "--bytes", "23"];
+    let printed = place.pagewise(&words).output().unwrap();
+    assert_eq!(said(&printed.stdout), "1\n2\nFizz\n4\nBuzz\nFizz\n7\n");
+}
+
+#[test]
+fn how_a_pipe_works_is_shown_on_a_live_one() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let output = place.pagewise(&["bench", "pipe", "--explain", "--quiet"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let text = said(&output.stdout);
+    for part in ["write 4096 B", "Spare pages", "Batches", "Folios", "Switches", "flushes the TLB"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.lines().count() < 40 && text.lines().all(|line| line.len() <= 80), "{text}");
 }

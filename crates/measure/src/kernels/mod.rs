@@ -5,6 +5,7 @@
 )]
 
 pub(crate) mod chain;
+pub(crate) mod fizzbuzz;
 pub(crate) mod lend;
 pub(crate) mod list;
 pub(crate) mod mapping;

@@ -42,7 +42,7 @@ pub(crate) struct PipeCopyProbe {
 
 impl PipeCopyProbe {
     /// A pipe and a buffer of `len` bytes.
-    fn new(len: usize) -> Result<Self, PriceError> {
+    pub(crate) fn new(len: usize) -> Result<Self, PriceError> {
         Ok(Self::through(pagewise_kernel::pipe::pipe()?, len)?)
     }
 

@@ -167,12 +167,12 @@ fn echo_bytes(cpu: u32, from: &OwnedFd, to: &OwnedFd) -> Result<f64, PriceError>
     done.map(|()| cpu_ns)
 }
 
-fn send(to: &OwnedFd) -> Result<(), PriceError> {
+pub(crate) fn send(to: &OwnedFd) -> Result<(), PriceError> {
     rustix::io::write(to, &[1]).map(drop).map_err(|e| SysError::new("write", "a pipe", e).into())
 }
 
 /// Waits for a byte; false at the end.
-fn receive(from: &OwnedFd) -> Result<bool, PriceError> {
+pub(crate) fn receive(from: &OwnedFd) -> Result<bool, PriceError> {
     let got = rustix::io::read(from, &mut [0_u8; 1]);
     got.map(|n| n == 1).map_err(|e| SysError::new("read", "a pipe", e).into())
 }

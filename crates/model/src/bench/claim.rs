@@ -77,6 +77,12 @@ impl ClaimFigure {
         Self { is_range: true, ..Self::new(one.median / other.median, interval, repeats) }
     }
 
+    /// A median by itself. The range of six or more repeats contains it in 95 of 100 cases.
+    #[must_use]
+    pub fn of(one: &Measured) -> Self {
+        Self::over(one, &Measured { median: 1.0, min: 1.0, max: 1.0, n: one.n })
+    }
+
     /// Claims that the figure is above `border`.
     #[must_use]
     pub fn above(self, border: f64) -> Self {

@@ -101,6 +101,14 @@ fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
     shown
 }
 
+/// What a bench shows beside its figures; `None` for most.
+pub(crate) fn shown(bench: &BenchReport) -> Option<ReportDocument> {
+    match bench {
+        BenchReport::Pipe(ladder) => pipe::mechanism(ladder),
+        _ => None,
+    }
+}
+
 /// The whole document; `caption` names the machine.
 pub(crate) fn document(bench: &BenchReport, caption: &str) -> ReportDocument {
     match bench {

@@ -23,6 +23,9 @@ pub(super) const KIND: BriefKind = BriefKind { parts, next: |_| None, notes, mos
 fn parts(report: &mut Brief<'_>, run: &SavedRun, rows: usize) {
     let Some(bench) = bench::in_run(run) else { return };
     let inner = report.inner();
+    if let Some(shown) = bench::shown(bench) {
+        report.add("how", &shown.text(&inner));
+    }
     let BenchSummary { title, table, advice, claims, figures, .. } = bench::short(bench, rows);
     for (at, sentence) in advice.iter().enumerate() {
         report.sentence(if at == 0 { "do" } else { "" }, sentence);

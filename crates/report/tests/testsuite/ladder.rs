@@ -2,7 +2,7 @@
 //! and hostile ones. `UPDATE_GOLDEN` writes the texts again.
 
 use crate::support::forms::Forms;
-use crate::support::ladder::{bench, ladder, point, rung, sweep};
+use crate::support::ladder::{bench, ladder, mechanism, point, rung, sweep};
 use crate::support::{HOSTILE, PLAIN, check};
 use pagewise_model::Fact;
 use pagewise_model::bench::pipe::{
@@ -33,6 +33,17 @@ fn the_ladder_as_text() {
 fn a_sweep_as_text() {
     let text = section(&sweep(), &PLAIN);
     assert!(text.contains("pipe 256 KiB is as good") && text.contains("the sweep: "), "{text}");
+}
+
+#[test]
+fn how_a_pipe_works_as_text() {
+    check("brief-mechanism.txt", &render(&bench(mechanism()), &PLAIN));
+    let whole = render_whole(&bench(mechanism()), &PLAIN);
+    assert!(whole.contains("##.............#"), "{whole}");
+    let mut odd = mechanism();
+    let shown = odd.mechanism.as_mut().unwrap();
+    (shown.slots, shown.fill[0].tail) = (0, u64::MAX);
+    assert!(section(&odd, &PLAIN).contains("Batches"));
 }
 
 #[test]

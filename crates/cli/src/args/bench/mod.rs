@@ -45,14 +45,17 @@ Examples:
   pagewise bench pipe --only P1,P1-huge,P2,P2-huge,P3,P4,P5 --chart seven.svg
   pagewise bench pipe --compare untouched --only P3,P4
   pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
+  pagewise bench pipe --explain                        how a pipe works
+  pagewise bench pipe --producer fizzbuzz
+  pagewise bench pipe --producer fizzbuzz --print | pagewise meter > /dev/null
   pagewise bench pipe --writer vmsplice --reader splice --huge --busy --buffer 1M
 
 Rungs of the published study: P1 write/read, P2 vmsplice/read, P3
 vmsplice/splice, P4 on huge pages, P5 in a busy loop; its chart also has P1-huge
-and P2-huge. Other rungs: large-pipe, large-pipe-adaptive, vmsplice-out,
-io-uring, P4-adaptive, P5-reserved, P5-large, dropped, seed, frozen,
-frozen-adaptive, frozen-busy. P2 to P5 reuse the buffers that they pass on,
-which is safe only if the reader copies. They are marked.
+and P2-huge. Other rungs: P1-large, large-pipe, large-pipe-adaptive,
+vmsplice-out, io-uring, P4-adaptive, P5-reserved, P5-large, dropped, seed,
+frozen, frozen-adaptive, frozen-busy, fizzbuzz. P2 to P5 reuse the buffers that
+they pass on, which is safe only if the reader copies. They are marked.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]
@@ -91,6 +94,16 @@ pub(crate) struct PipeBenchArgs {
     /// given; untouched and touched; 12 repeats)
     #[arg(long, value_parser = values(SWITCHES), value_name = "SWITCH", conflicts_with = "sweep")]
     pub(crate) compare: Option<RungSwitch>,
+    /// Measure a program that makes new bytes, into the meter, beside P1 and the fastest rungs (P5, seed,
+    /// frozen-busy); untouched, and touched with the first 16 MiB compared with a plain generator's
+    #[arg(long, value_parser = values(PRODUCERS), value_name = "NAME", conflicts_with_all = ["only", "sweep", "compare", "writer", "reader"])]
+    pub(crate) producer: Option<RungWriter>,
+    /// Measure nothing: write the producer's bytes to standard output, as many as --bytes says or all
+    #[arg(long, requires = "producer")]
+    pub(crate) print: bool,
+    /// Measure no rungs: show how a pipe works on a live one, with the price of each part
+    #[arg(long, conflicts_with_all = ["only", "sweep", "compare", "producer", "samples", "writer", "reader"])]
+    pub(crate) explain: bool,
     /// Sample both processes of each rung that passes bytes by reference, in extra repeats; the calls
     /// behind each explanation are then shown for comparison
     #[arg(long, conflicts_with = "sweep")]
@@ -203,7 +216,12 @@ const WRITERS: &[(RungWriter, &str)] = &[
     (RungWriter::TeeSeed, "tee(2) of a seed pipe"),
     (RungWriter::GiveDropped, "vmsplice(2) of pages that are replaced"),
     (RungWriter::IoUring, "io_uring"),
+    (RungWriter::FizzBuzz, "lines of FizzBuzz, on pages that come back"),
 ];
+
+/// Programs that make new bytes.
+const PRODUCERS: &[(RungWriter, &str)] =
+    &[(RungWriter::FizzBuzz, "FizzBuzz: the numbers from 1 on, or words for multiples of 3 and 5")];
 
 /// How bytes get out.
 const READERS: &[(RungReader, &str)] = &[
@@ -211,6 +229,7 @@ const READERS: &[(RungReader, &str)] = &[
     (RungReader::Splice, "splice(2)"),
     (RungReader::VmspliceOut, "vmsplice(2) out of the pipe"),
     (RungReader::IoUring, "io_uring"),
+    (RungReader::Meter, "the copy engine of `pagewise meter`, to /dev/null"),
 ];
 
 /// Pages of the producer's buffers.

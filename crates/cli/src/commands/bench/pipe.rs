@@ -1,7 +1,7 @@
 //! `pagewise bench pipe`
 
 use super::rungs;
-use super::session::{BenchControl, BenchStart};
+use super::session::{BenchControl, BenchStart, unfit};
 use crate::args::{HelperRole, PipeBenchArgs};
 use crate::commands::helper;
 use crate::failure::CommandFailure;
@@ -25,6 +25,16 @@ const PRICES: Nanos = Nanos::secs(2);
 
 /// Measures the ladder, judges it, saves and shows it.
 pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
+    if args.print {
+        let printed = pipe::print_fizzbuzz(args.bytes);
+        return printed.map(|()| ExitCode::SUCCESS).map_err(|error| {
+            CommandFailure::usage(format!("cannot write the lines: {error}"))
+                .with_help("write them to a pipe: `... --print | pagewise meter > /dev/null`")
+        });
+    }
+    if args.explain {
+        return explain(args);
+    }
     let points = rungs::points(args)?;
     let start = BenchStart::new("pipe", &args.result)?;
     let plan = PipePlan {
@@ -61,6 +71,22 @@ pub(super) fn run(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
     run.body = Some(RunBody::Bench(BenchReport::Pipe(measured)));
     session.conclude(any)
+}
+
+/// Shows how a pipe works, with the price of each part.
+fn explain(args: &PipeBenchArgs) -> Result<ExitCode, CommandFailure> {
+    let start = BenchStart::new("pipe", &args.result)?;
+    let mut session = start.begin()?;
+    let (control, run) = (&session.control, &mut session.run);
+    control.show("how a pipe works");
+    let mut shown = match pipe::explain(control.seed, &|| control.is_stopped()) {
+        Err(error) if !control.is_stopped() => return Err(unfit(error, "close other pipes")),
+        Err(_) => return session.conclude(false),
+        Ok(shown) => shown,
+    };
+    conclude(&mut shown, None, &pipe::reference_prices(), &[]);
+    run.body = Some(RunBody::Bench(BenchReport::Pipe(shown)));
+    session.conclude(true)
 }
 
 /// Announces the measurement and its cost.
@@ -115,7 +141,7 @@ fn conclude(
         l2_bytes: &l2_bytes,
         samples,
     };
-    measured.claims = pagewise_judge::bench::pipe::claims(measured);
+    measured.claims = pagewise_judge::bench::pipe::claims(measured, &l2_bytes);
     measured.judgement = Some(pagewise_judge::bench::pipe::judge(measured, &known));
 }
 

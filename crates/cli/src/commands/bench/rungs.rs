@@ -15,6 +15,9 @@ const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
 /// Default rungs of the short form: those of the published study, and sealed buffers, which any reader may keep.
 const QUICK: [&str; 7] = ["P1", "P2", "P3", "P4", "P5", "frozen", "frozen-adaptive"];
 
+/// Rungs beside a producer: the plain way, and those that may be the fastest.
+const PRODUCED: [&str; 5] = ["P1", "P5", "seed", "frozen-busy", "fizzbuzz"];
+
 /// The requested points, in the order of display.
 pub(super) fn points(
     args: &PipeBenchArgs,
@@ -50,7 +53,8 @@ fn consumptions(args: &PipeBenchArgs) -> Vec<PipeConsumption> {
     }
     let usual =
         [PipeConsumption::Untouched, PipeConsumption::Touched, PipeConsumption::ForwardedSocket];
-    usual[..if args.quick || args.compare.is_some() { 2 } else { 3 }].to_vec()
+    let is_short = args.quick || args.compare.is_some() || args.producer.is_some();
+    usual[..if is_short { 2 } else { 3 }].to_vec()
 }
 
 fn check_sizes(args: &PipeBenchArgs) -> Result<(), CommandFailure> {
@@ -76,7 +80,9 @@ fn chosen(args: &PipeBenchArgs) -> Result<Vec<PipeRung>, CommandFailure> {
         return Ok(vec![PipeRung { pipe_bytes, ..own }]);
     }
     let mut names = args.only.clone();
-    if names.is_empty() && args.sweep {
+    if args.producer.is_some() {
+        names = PRODUCED.map(str::to_owned).to_vec();
+    } else if names.is_empty() && args.sweep {
         names = SWEPT.map(str::to_owned).to_vec();
     } else if names.is_empty() && args.compare.is_some() {
         names = QUICK[..5].iter().map(|name| (*name).to_owned()).collect();
@@ -201,9 +207,19 @@ mod tests {
     }
 
     #[test]
+    fn a_producer_stands_beside_the_plain_way_and_the_fastest() {
+        let points = parse(&["--producer", "fizzbuzz"]).unwrap();
+        let of = |at: usize| (points[at].0.name.as_str(), points[at].1);
+        assert_eq!(points.len(), 2 * PRODUCED.len());
+        assert_eq!(of(0), ("P1", PipeConsumption::Untouched));
+        assert_eq!(of(9), ("fizzbuzz", PipeConsumption::Touched));
+        assert!(typed("pipe", &["--print"]).is_err(), "of what?");
+    }
+
+    #[test]
     fn a_sweep_is_of_the_named_rungs() {
         let points = parse(&["--sweep", "--only", "P1", "--consume", "touched"]).unwrap();
-        assert_eq!(points.len(), 12);
+        assert_eq!(points.len(), 15);
         assert!(points.iter().all(|(rung, _)| rung.name == "P1"));
     }
 }

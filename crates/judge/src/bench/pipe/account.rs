@@ -198,7 +198,7 @@ impl PipeAccountBuilder<'_> {
             RungWriter::Write | RungWriter::IoUring => {
                 return self.priced(PipeWork::PageAllocation, slots, "pages", self.prices.page);
             }
-            RungWriter::Vmsplice | RungWriter::GiveDropped => {
+            RungWriter::Vmsplice | RungWriter::GiveDropped | RungWriter::FizzBuzz => {
                 let pin = self.of_pages(&reference.pin_base_ns, &reference.pin_huge_ns);
                 self.priced(PipeWork::Pinning, slots, "pages", pin);
             }
@@ -234,7 +234,7 @@ impl PipeAccountBuilder<'_> {
             RungWriter::Write | RungWriter::IoUring | RungWriter::TeeSeed => {
                 self.apart(|p| &p.slot_ns)
             }
-            RungWriter::Vmsplice | RungWriter::GiveDropped => {
+            RungWriter::Vmsplice | RungWriter::GiveDropped | RungWriter::FizzBuzz => {
                 read.or_else(|| self.apart_of_pages(|p| (&p.pin_base_ns, &p.pin_huge_ns)))
             }
             RungWriter::SpliceFrozen => {

@@ -76,7 +76,8 @@ pub fn judge(ladder: &PipeBenchReport, known: &PipeContext<'_>) -> PipeJudgement
         .collect();
     let steps = if ladder.sweep { Vec::new() } else { steps(ladder, &accounts) };
     let advice = if ladder.sweep { sizes::advise(ladder, known.l2_bytes) } else { Vec::new() };
-    let sentences = if ladder.compared.is_some() { Vec::new() } else { sentences(ladder) };
+    let is_ladder = ladder.compared.is_none() && ladder.mechanism.is_none();
+    let sentences = if is_ladder { sentences(ladder) } else { Vec::new() };
     PipeJudgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
@@ -171,7 +172,9 @@ fn way(ladder: &PipeBenchReport, consumption: PipeConsumption, place: &str) -> S
             "{place}: not measured. No sleeping write and read (rung P1) has a figure for {what} bytes."
         );
     };
-    let others = of().filter(|point| point.safe && !std::ptr::eq(*point, plain));
+    // A program is no way.
+    let is_way = |p: &&PipePoint| p.safe && p.rung.writer != RungWriter::FizzBuzz;
+    let others = of().filter(|point| is_way(point) && !std::ptr::eq(*point, plain));
     let figures = others.filter_map(|p| Some((p, rate_figure(plain, p)?.above(WORTH))));
     let base = format!("write and read ({})", rate(plain));
     let told = |point: &PipePoint, figure: &ClaimFigure| {

@@ -13,7 +13,10 @@ use pagewise_model::bench::pipe::{PipeRung, RungPages, RungReader, RungWait, Run
 pub const BUFFER: Bytes = Bytes::kib(256);
 /// The largest pipe of an ordinary user.
 const LARGE_PIPE: Bytes = Bytes::mib(1);
-const SWEEP_BUFFERS: [Bytes; 4] = [Bytes::kib(16), Bytes::kib(64), BUFFER, Bytes::mib(1)];
+/// More than the second-level cache of today's cores.
+const BEYOND_L2: Bytes = Bytes::mib(4);
+const SWEEP_BUFFERS: [Bytes; 5] =
+    [Bytes::kib(16), Bytes::kib(64), BUFFER, Bytes::mib(1), BEYOND_L2];
 const SWEEP_PIPES: [Bytes; 3] = [Bytes::kib(64), BUFFER, LARGE_PIPE];
 
 /// The pipe size that a writer's buffers need by the study's rule. `None` keeps the default.
@@ -22,9 +25,10 @@ pub fn pipe_for(writer: RungWriter, buffer: Bytes) -> Option<Bytes> {
     match writer {
         RungWriter::Write | RungWriter::IoUring => None,
         RungWriter::Vmsplice => Some(Bytes(buffer.0 / 2)),
-        RungWriter::SpliceFrozen | RungWriter::TeeSeed | RungWriter::GiveDropped => {
-            Some(LARGE_PIPE)
-        }
+        RungWriter::SpliceFrozen
+        | RungWriter::TeeSeed
+        | RungWriter::GiveDropped
+        | RungWriter::FizzBuzz => Some(LARGE_PIPE),
     }
 }
 
@@ -69,6 +73,11 @@ fn ours() -> Vec<PipeRung> {
     };
     let half = Some(Bytes(BUFFER.0 / 2));
     vec![
+        PipeRung {
+            buffer_bytes: BEYOND_L2,
+            pipe_bytes: None,
+            ..copied("P1-large", RungWait::Block)
+        },
         copied("large-pipe", RungWait::Block),
         copied("large-pipe-adaptive", RungWait::Adaptive),
         PipeRung {
@@ -97,6 +106,10 @@ fn ours() -> Vec<PipeRung> {
         of("frozen", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Block),
         of("frozen-adaptive", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Adaptive),
         of("frozen-busy", RungWriter::SpliceFrozen, RungReader::Splice, RungWait::Busy),
+        PipeRung {
+            buffer_bytes: LARGE_PIPE,
+            ..of("fizzbuzz", RungWriter::FizzBuzz, RungReader::Meter, RungWait::Adaptive)
+        },
     ]
 }
 
@@ -160,6 +173,6 @@ mod tests {
     fn a_sweep_has_every_size_once() {
         let grid = sweep(&ladder()[..2]);
         let different: BTreeSet<String> = grid.iter().map(|rung| format!("{rung:?}")).collect();
-        assert_eq!((grid.len(), different.len()), (24, 24));
+        assert_eq!((grid.len(), different.len()), (30, 30));
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod catalogue;
 mod end;
+mod mechanism;
 mod pair;
 mod plan;
 mod reference;
@@ -24,7 +25,8 @@ pub(crate) mod turns;
 mod yardsticks;
 
 pub use crate::helper::HelperLauncher;
-pub use end::serve_end;
+pub use end::{print_fizzbuzz, serve_end};
+pub use mechanism::explain;
 pub use plan::PipePlan;
 pub use reference::reference_prices;
 
@@ -77,6 +79,7 @@ pub fn run(
         points: lanes.into_iter().map(|lane| lane.point).collect(),
         yardsticks: yardsticks.finish(),
         claims: Vec::new(),
+        mechanism: None,
         judgement: None,
     })
 }

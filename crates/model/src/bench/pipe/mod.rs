@@ -11,6 +11,7 @@
 //! consumer is not included. The saved run around it (`run::SavedRun`) holds machine, prices and version.
 
 mod judgement;
+mod mechanism;
 mod rung;
 mod sample;
 
@@ -18,6 +19,7 @@ pub use judgement::{
     CrossCorePrices, PipeJudgement, PipeRatio, PipeSizeAdvice, PipeTimeAccount, PipeWork,
     PipeWorkBasis, PipeWorkPart, PointSpeed, PublishedShare, ReferencePrices, RungStep,
 };
+pub use mechanism::{PipeFillStep, PipeMechanism};
 pub use rung::{
     CpuPlacement, PipeRung, RungBuffers, RungPages, RungReader, RungSwitch, RungWait, RungWriter,
 };
@@ -176,6 +178,9 @@ pub struct PipeBenchReport {
     pub yardsticks: PipeYardsticks,
     /// Claims and the answers of this machine.
     pub claims: Vec<BenchClaim>,
+    /// How a pipe works (`--explain`); there are no points then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<Box<PipeMechanism>>,
     /// Conclusions from the points; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<PipeJudgement>,

@@ -29,6 +29,9 @@ pub enum RungWriter {
     GiveDropped,
     /// IORING_OP_WRITE, one at a time.
     IoUring,
+    /// A program at work: new lines of FizzBuzz all the time, given by vmsplice(2) on pages that come back.
+    #[strum(serialize = "fizzbuzz")]
+    FizzBuzz,
 }
 
 impl RungWriter {
@@ -55,13 +58,15 @@ pub enum RungReader {
     VmspliceOut,
     /// IORING_OP_READ, one at a time.
     IoUring,
+    /// The copy engine of `pagewise meter`, to /dev/null. It passes references on.
+    Meter,
 }
 
 impl RungReader {
     /// True if the bytes are copied to the consumer's memory.
     #[must_use]
     pub const fn copies(self) -> bool {
-        !matches!(self, Self::Splice)
+        !matches!(self, Self::Splice | Self::Meter)
     }
 }
 
@@ -265,11 +270,15 @@ impl PipeRung {
     }
 
     /// The reader that a consumption needs. A consumer that touches the bytes must read them, because
-    /// references cannot be read.
+    /// references cannot be read. The meter forwards nothing.
     #[must_use]
     pub const fn reader_for(&self, consumption: PipeConsumption) -> RungReader {
         match (self.reader, consumption) {
-            (RungReader::Splice, PipeConsumption::Touched) => RungReader::Read,
+            (RungReader::Splice | RungReader::Meter, PipeConsumption::Touched) => RungReader::Read,
+            (
+                RungReader::Meter,
+                PipeConsumption::ForwardedSocket | PipeConsumption::ForwardedFile,
+            ) => RungReader::Splice,
             (reader, _) => reader,
         }
     }

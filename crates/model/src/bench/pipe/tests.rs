@@ -76,6 +76,7 @@ fn a_ladder_there_and_back_in_keys_with_units() {
             ClaimEvidence::counted([false]),
             "1.0 to 5.0",
         )],
+        mechanism: None,
         judgement: None,
     };
     let text = serde_json::to_string(&ladder).unwrap();

@@ -14,6 +14,7 @@
 mod calls;
 mod comparison;
 mod explanation;
+mod mechanism;
 mod picture;
 mod table;
 
@@ -40,12 +41,18 @@ pub fn section(ladder: &PipeBenchReport, style: &TerminalStyle) -> String {
 /// The whole document on the ladder; `caption` names the machine.
 pub(crate) fn document(ladder: &PipeBenchReport, caption: &str) -> ReportDocument {
     let mut page = ReportDocument::default();
+    let heading = "claims about pipes, and what this machine shows";
+    if let Some(shown) = mechanism(ladder) {
+        page.heading("how a pipe works, and what it costs here");
+        page.append(shown);
+        page.section(claims::section(heading, &ladder.claims));
+        return page;
+    }
     page.figure(svg(ladder, caption));
     page.heading(&title(ladder));
     page.append(table::table(ladder));
     page.section(comparison::section(ladder));
     page.section(yardstick_section(&ladder.yardsticks));
-    let heading = "claims about pipes, and what this machine shows";
     page.section(claims::section(heading, &ladder.claims));
     if let Some(judgement) = &ladder.judgement {
         page.section(explanation::explanation(ladder, judgement));
@@ -55,6 +62,12 @@ pub(crate) fn document(ladder: &PipeBenchReport, caption: &str) -> ReportDocumen
         }
     }
     page
+}
+
+/// How a pipe works, if that was asked for.
+pub(crate) fn mechanism(ladder: &PipeBenchReport) -> Option<ReportDocument> {
+    let prices = ladder.judgement.as_ref().map(|judgement| &judgement.prices);
+    ladder.mechanism.as_ref().map(|mechanism| mechanism::section(mechanism, prices))
 }
 
 /// The ladder on one screen: the fastest ways beside the first.
@@ -69,7 +82,10 @@ pub(crate) fn short(ladder: &PipeBenchReport, rows: usize) -> BenchSummary<'_> {
         },
         advice: ladder.judgement.as_ref().map_or(&[], |judgement| &judgement.sentences),
         claims: &ladder.claims,
-        figures: points().filter_map(PipePoint::rate).collect(),
+        figures: match &ladder.mechanism {
+            Some(mechanism) => mechanism.prices().copied().collect(),
+            None => points().filter_map(PipePoint::rate).collect(),
+        },
         refusals: points().filter_map(|point| point.refused.as_deref()).collect(),
         lacking: Vec::new(),
     }
@@ -167,14 +183,20 @@ fn end_fields(end: &PipeEndUsage) -> impl Iterator<Item = String> {
 
 /// The verdict on all rungs in one sentence.
 pub(crate) fn headline(ladder: &PipeBenchReport) -> String {
-    if let Some(text) = comparison::headline(ladder) {
+    let told = ladder.mechanism.as_deref().map(mechanism::headline);
+    if let Some(text) = told.or_else(|| comparison::headline(ladder)) {
         return text;
     }
     let rated = |point: &PipePoint| Some((point.rate()?.median, point.rung.name.clone()));
     let untouched = ladder.points.iter().filter(|p| p.consumption == PipeConsumption::Untouched);
     match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((rate, name)) => {
-            format!("pipes: at most {rate:.1} GiB/s by reference, data never read ({name})")
+            let lines = ladder.points.iter().find(|p| p.rung.writer == RungWriter::FizzBuzz);
+            let lines = lines.and_then(PipePoint::rate);
+            let lines = lines.map_or_else(String::new, |rate| {
+                format!("; new lines of FizzBuzz {:.1}", rate.median)
+            });
+            format!("pipes: at most {rate:.1} GiB/s by reference, data never read ({name}){lines}")
         }
         None => "pipes: nothing could be measured by reference".to_owned(),
     }

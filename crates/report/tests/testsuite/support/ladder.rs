@@ -2,10 +2,10 @@
 
 use super::bench_of;
 use pagewise_model::bench::pipe::{
-    PipeBenchReport, PipeConsumption, PipeEndUsage, PipeJudgement, PipePoint, PipeRatio, PipeRung,
-    PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork, PipeWorkBasis, PipeWorkPart,
-    PipeYardsticks, PointSpeed, PublishedShare, ReferencePrices, RungBuffers, RungPages,
-    RungReader, RungStep, RungWait, RungWriter,
+    PipeBenchReport, PipeConsumption, PipeEndUsage, PipeFillStep, PipeJudgement, PipeMechanism,
+    PipePoint, PipeRatio, PipeRung, PipeSample, PipeSizeAdvice, PipeTimeAccount, PipeWork,
+    PipeWorkBasis, PipeWorkPart, PipeYardsticks, PointSpeed, PublishedShare, ReferencePrices,
+    RungBuffers, RungPages, RungReader, RungStep, RungWait, RungWriter,
 };
 use pagewise_model::bench::{BenchClaim, ClaimEvidence};
 use pagewise_model::body::{BenchReport, RunBody};
@@ -76,7 +76,54 @@ fn empty(points: Vec<PipePoint>, sweep: bool) -> PipeBenchReport {
             cross_core_gib_per_s: Fact::missing("one core"),
         },
         claims: Vec::new(),
+        mechanism: None,
         judgement: None,
+    }
+}
+
+/// The mechanism in round numbers, on a ring that has come around.
+pub(crate) fn mechanism() -> PipeBenchReport {
+    let step = |call: &str, held: u64, head, tail| PipeFillStep {
+        call: call.into(),
+        held_bytes: Bytes(held),
+        head,
+        tail,
+    };
+    let prices = ReferencePrices {
+        slot_ns: Fact::Known(20.0),
+        pin_base_ns: Fact::Known(30.0),
+        ..ReferencePrices::missing("less than the noise")
+    };
+    let about = |ns: f64| {
+        Measured::from_values(&[ns, 0.9 * ns, 1.2 * ns]).map_or(Fact::missing("none"), Fact::Known)
+    };
+    let mechanism = PipeMechanism {
+        capacity_bytes: Bytes::kib(64),
+        slots: 16,
+        fill: vec![step("write 100 B", 100, 1, 0), step("read 4200 B", 4_098, 18, 15)],
+        kept_page_ns: about(200.0),
+        new_page_ns: about(100.0),
+        lent_page_ns: about(50.0),
+        batch_edge_ns: about(-2.0),
+        thread_switch_ns: about(1_000.0),
+        process_switch_ns: about(1_500.0),
+        touch_ns: about(2.0),
+        switched_touch_ns: about(3.0),
+        flushed_touch_ns: about(30.0),
+        flushed_share: about(0.05),
+        has_pcid: Fact::Known(true),
+    };
+    let judgement = PipeJudgement {
+        prices,
+        accounts: Vec::new(),
+        steps: Vec::new(),
+        advice: Vec::new(),
+        sentences: Vec::new(),
+    };
+    PipeBenchReport {
+        mechanism: Some(Box::new(mechanism)),
+        judgement: Some(judgement),
+        ..empty(Vec::new(), false)
     }
 }
 

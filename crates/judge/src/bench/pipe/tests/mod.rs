@@ -178,6 +178,7 @@ fn ladder(points: Vec<PipePoint>) -> PipeBenchReport {
             cross_core_gib_per_s: Fact::Known(flat(1e9 / (COPY + CROSS))),
         },
         claims: Vec::new(),
+        mechanism: None,
         judgement: None,
     }
 }

@@ -48,8 +48,10 @@ fn published(factors: [f64; 5]) -> Vec<PipePoint> {
     rungs.into_iter().zip(rates).map(at).collect()
 }
 
+const L2: Fact<Bytes> = Fact::Known(Bytes::mib(1));
+
 fn answers(points: Vec<PipePoint>) -> Vec<ClaimAnswer> {
-    claims(&ladder(points)).into_iter().map(|c| c.answer).collect()
+    claims(&ladder(points), &L2).into_iter().map(|c| c.answer).collect()
 }
 
 #[test]
@@ -57,13 +59,13 @@ fn claims_hold_where_they_were_made() {
     use ClaimAnswer::{CannotTell, Confirmed, Refuted};
     let there = answers(published([1.0; 5]));
     assert_eq!(there[..5], [Confirmed; 5]);
-    // By reference 62.5 is far above the 30 that the memory gives; nothing was touched.
-    assert_eq!(there[5..], [CannotTell, Refuted, CannotTell]);
+    // By reference 62.5 is far above the 30 that the memory gives, and 12.7 with a copy far below.
+    assert_eq!(there[5..], [CannotTell, CannotTell, Refuted, Refuted]);
     let other = answers(published([0.3, 0.4, 0.16, 0.14, 1.0]));
     assert_eq!(other[..5], [Confirmed, Refuted, Refuted, Confirmed, Refuted]);
     let swapped = answers(published([1.0, 0.2, 1.0, 1.0, 1.0]));
     assert_eq!(swapped[..2], [Refuted, Refuted]);
-    assert_eq!(answers(Vec::new()), [CannotTell; 8]);
+    assert_eq!(answers(Vec::new()), [CannotTell; 9]);
 }
 
 /// A grid of one technique: rates by pipe size.
@@ -100,14 +102,14 @@ fn sizes_are_advised_by_what_becomes_of_the_bytes() {
     let found = advice(&untouched, Bytes::mib(1));
     assert_eq!((found.pipe_bytes, found.enough_pipe_bytes), (Bytes::mib(1), Bytes::mib(1)));
     assert!(found.why.ends_with("and it is"), "{}", found.why);
-    assert_eq!(claims(&untouched)[5].answer, ClaimAnswer::Refuted);
+    assert_eq!(claims(&untouched, &L2)[5].answer, ClaimAnswer::Refuted);
     let touched = grid(PipeConsumption::Touched, &[(64, 5.0), (256, 9.9), (1024, 10.0)]);
     let found = advice(&touched, Bytes::mib(1));
     assert_eq!((found.pipe_bytes, found.enough_pipe_bytes), (Bytes::mib(1), Bytes::kib(256)));
     assert!(found.why.ends_with("and it is"), "{}", found.why);
     assert!(advice(&touched, Bytes::kib(256)).why.ends_with("here 256 KiB is needed"));
     let flat = grid(PipeConsumption::Untouched, &[(64, 10.0), (1024, 10.5)]);
-    assert_eq!(claims(&flat)[5].answer, ClaimAnswer::Confirmed);
+    assert_eq!(claims(&flat, &L2)[5].answer, ClaimAnswer::Confirmed);
 }
 
 /// Six repeats near `rate`.
@@ -163,13 +165,63 @@ fn missing_proof_is_no_advice() {
 
 #[test]
 fn staying_below_a_ceiling_refutes_nothing() {
-    let answer = |rate| {
-        claims(&ladder(vec![near(write_read(), PipeConsumption::Touched, rate)])).pop().unwrap()
-    };
+    let all = |consumption, rate| claims(&ladder(vec![near(write_read(), consumption, rate)]), &L2);
+    let answer = |rate| all(PipeConsumption::Untouched, rate).swap_remove(7);
     let low = answer(0.68);
     assert!(low.answer == ClaimAnswer::CannotTell && low.why.contains("stays below"), "{low:?}");
     assert_eq!(answer(29.0).answer, ClaimAnswer::Confirmed);
     assert_eq!(answer(60.0).answer, ClaimAnswer::Refuted);
+    let near_memory = |rate| all(PipeConsumption::Touched, rate).pop().unwrap();
+    let far = near_memory(5.0);
+    assert_eq!(far.answer, ClaimAnswer::Refuted, "{far:?}");
+    assert!(far.why.starts_with("0.17 times here (95% interval"), "{far:?}");
+    assert_eq!(near_memory(29.0).answer, ClaimAnswer::Confirmed);
+    assert_eq!(near_memory(24.0).answer, ClaimAnswer::CannotTell);
+}
+
+#[test]
+fn fitting_the_cache_is_judged_through_one_pipe() {
+    let copied = |buffer, pipe, rate| {
+        let rung = PipeRung { buffer_bytes: Bytes::kib(buffer), ..write_read() };
+        let point = near(rung, PipeConsumption::Untouched, rate);
+        PipePoint { pipe_bytes: Bytes::kib(pipe), ..point }
+    };
+    let answer = |points| claims(&ladder(points), &L2).swap_remove(6);
+    let large = || copied(4096, 64, 2.0);
+    let faster = answer(vec![copied(256, 64, 3.0), copied(64, 64, 2.5), large()]);
+    assert!(
+        faster.answer == ClaimAnswer::Confirmed && faster.why.contains("buffer 256 KiB is 1.5")
+    );
+    assert_eq!(answer(vec![copied(256, 64, 2.0), large()]).answer, ClaimAnswer::Refuted);
+    // Through another pipe, or where nothing is larger than the cache.
+    for points in [vec![copied(256, 128, 3.0), large()], vec![copied(256, 64, 3.0)]] {
+        assert_eq!(answer(points).evidence, pagewise_model::bench::ClaimEvidence::Nothing);
+    }
+}
+
+#[test]
+fn fizzbuzz_is_set_beside_write_and_the_best_rung() {
+    let untouched = |rung, rate| near(rung, PipeConsumption::Untouched, rate);
+    let of = |consumption, rate| {
+        near(rung("fizzbuzz", RungWriter::FizzBuzz, RungReader::Meter), consumption, rate)
+    };
+    let whole = |whole| {
+        let touched = of(PipeConsumption::Touched, 20.0);
+        PipePoint { verified: Fact::Known(whole), ..touched }
+    };
+    let seed = || untouched(rung("seed", RungWriter::TeeSeed, RungReader::Splice), 60.0);
+    let told = |is_whole| {
+        let points = vec![
+            untouched(write_read(), 4.0),
+            of(PipeConsumption::Untouched, 40.0),
+            whole(is_whole),
+            seed(),
+        ];
+        let all = claims(&ladder(points), &L2);
+        all.into_iter().take(4).map(|claim| claim.answer).collect::<Vec<_>>()
+    };
+    assert_eq!(told(true), [ClaimAnswer::Confirmed; 4]);
+    assert_eq!(told(false)[3], ClaimAnswer::Refuted);
 }
 
 #[test]
@@ -180,7 +232,7 @@ fn a_wide_interval_confirms_no_ratio() {
     // The median is 1.6 times the rung before, and the repeats are all over the place.
     let rates = [16.0, 50.0, 52.0, 300.0, 53.0, 20.0, 51.0, 55.0];
     points[3] = at(&rates, &points[3].rung);
-    let claim = claims(&ladder(points)).swap_remove(3);
+    let claim = claims(&ladder(points), &L2).swap_remove(3);
     assert!(claim.claim.starts_with("huge pages gives 1.6 times"), "{claim:?}");
     assert_eq!(claim.answer, ClaimAnswer::CannotTell, "{claim:?}");
     assert!(claim.why.contains("95% interval") && claim.why.contains("would"), "{claim:?}");
@@ -211,7 +263,7 @@ fn a_switch_is_compared_with_the_same_rung_without_it() {
     assert_eq!(steps, [(0, 1, PointSpeed::Slower), (2, 3, PointSpeed::CannotTell)]);
     assert_eq!(judgement.sentences.len(), 0, "no advice from a comparison");
     let answers = |ladder: &PipeBenchReport| -> Vec<ClaimAnswer> {
-        claims(ladder).iter().map(|claim| claim.answer).collect()
+        claims(ladder, &L2).iter().map(|claim| claim.answer).collect()
     };
     assert_eq!(answers(&untouched), [Confirmed, Confirmed]);
     assert_eq!(answers(&of(RungSwitch::Untouched, 0.99, 0.8)), [Refuted, Refuted]);
@@ -247,8 +299,8 @@ proptest! {
     #[test]
     fn claims_keep_to_the_rule(noise in noise()) {
         let ladder = by_chance(noise);
-        let claims = claims(&ladder);
-        prop_assert_eq!(claims.len(), 8);
+        let claims = claims(&ladder, &L2);
+        prop_assert_eq!(claims.len(), 9);
         check(&claims)?;
         // Uses the figures themselves, not what the claims say about them.
         for (claim, pair) in claims[1..5].iter().zip(ladder.points.windows(2)) {

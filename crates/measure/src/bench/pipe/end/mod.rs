@@ -7,8 +7,10 @@
 
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
+use crate::kernels::fizzbuzz::FizzBuzzWriter;
 use pagewise_kernel::own_usage;
 use pagewise_kernel::{SysError, affinity};
+use pagewise_lanes::pipe::Writer;
 use pagewise_model::bench::pipe::{PipeConsumption, PipeEndUsage, PipeRung, RungPages};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::io::Errno;
@@ -34,6 +36,19 @@ pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, |line, task: &PipeTask| {
         serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.into_str()))
     })
+}
+
+/// Writes the first `bytes` bytes of FizzBuzz to standard output, or lines until nobody reads them.
+///
+/// # Errors
+/// What `vmsplice(2)` and `write(2)` give, but EPIPE.
+pub fn print_fizzbuzz(bytes: Option<Bytes>) -> io::Result<()> {
+    let bytes = bytes.map_or(u64::MAX, |bytes| bytes.0);
+    match FizzBuzzWriter::new(Writer::stdout()?)?.write_first(bytes) {
+        // Whoever reads has had enough, as with yes(1).
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        ended => ended,
+    }
 }
 
 /// Does the task. Returns `None` if the ladder has ended before the start.

@@ -2,23 +2,31 @@
 //!
 //! The file to forward to has no name. It lies in the page cache, is filled beforehand and is overwritten
 //! again and again, so that neither its growth nor a disk is measured.
+//!
+//! The lines of FizzBuzz are compared with plainly formatted ones up to [`PREFIX`] and only read from there on.
 
 use super::source::{never_sleep, open_ring};
 use super::waiter::{EndWaiter, HERE};
 use super::{PipeEndResult, PipeTask, UsageMeter, failed, length, plain};
 use crate::bench::pipe::sequence;
 use crate::error::PriceError;
+use crate::kernels::fizzbuzz;
 use crate::kernels::lend::ReadEnd;
 use crate::kernels::ring::IoUringQueue;
 use crate::prices::file::{BLOCK, create_cached};
+use crate::stream::sum;
 use pagewise_kernel::region::{MemoryRegion, RegionPages};
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::bench::pipe::{self, PipeConsumption, PipeEndUsage, RungReader, RungWait};
+use pagewise_lanes::copy::CopyJob;
+use pagewise_model::bench::pipe::{
+    self, PipeConsumption, PipeEndUsage, RungReader, RungWait, RungWriter,
+};
 use pagewise_model::{Bytes, Nanos};
 use rustix::event::PollFlags;
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::pipe::SpliceFlags;
 use std::fs::File;
+use std::hint::black_box;
 use std::io;
 use std::io::{IoSliceMut, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +34,8 @@ use std::os::unix::fs::FileExt;
 
 /// Size of the file that is written over and over.
 const WINDOW: Bytes = Bytes::mib(32);
+/// Bytes of FizzBuzz that are compared.
+const PREFIX: usize = 16 << 20;
 
 /// A consumer's resources, prepared.
 #[derive(Debug)]
@@ -35,14 +45,34 @@ pub(super) struct PipeSink {
     /// Most bytes taken in one call.
     len: usize,
     adaptive: bool,
+    /// The first lines, of FizzBuzz that is touched.
+    lines: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum SinkWay {
-    Read { pipe: OwnedFd, buffer: MemoryRegion },
-    Out { pipe: ReadEnd, buffer: MemoryRegion },
-    Ring { pipe: OwnedFd, buffer: MemoryRegion, ring: IoUringQueue },
-    Splice { pipe: OwnedFd, moves: bool },
+    Read {
+        pipe: OwnedFd,
+        buffer: MemoryRegion,
+    },
+    Out {
+        pipe: ReadEnd,
+        buffer: MemoryRegion,
+    },
+    Ring {
+        pipe: OwnedFd,
+        buffer: MemoryRegion,
+        ring: IoUringQueue,
+    },
+    Splice {
+        pipe: OwnedFd,
+        moves: bool,
+    },
+    /// One call for the first bytes, which start the clock, then one job for all others.
+    Meter {
+        pipe: OwnedFd,
+        is_begun: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -78,6 +108,7 @@ pub(super) fn prepare(
         RungReader::VmspliceOut => SinkWay::Out { pipe: ReadEnd::new(pipe)?, buffer: buffer()? },
         RungReader::IoUring => SinkWay::Ring { pipe, buffer: buffer()?, ring: open_ring()? },
         RungReader::Splice => SinkWay::Splice { pipe, moves: rung.gift },
+        RungReader::Meter => SinkWay::Meter { pipe, is_begun: false },
     };
     let to = match task.consumption {
         PipeConsumption::Untouched | PipeConsumption::Touched if reader.copies() => {
@@ -87,7 +118,11 @@ pub(super) fn prepare(
         PipeConsumption::ForwardedSocket => SinkTarget::Socket(socket.into()),
         PipeConsumption::ForwardedFile => SinkTarget::Window { file: open_window()?, at: 0 },
     };
+    let has_lines =
+        rung.writer == RungWriter::FizzBuzz && task.consumption == PipeConsumption::Touched;
+    let prefix = length(task.bytes)?.min(PREFIX);
     Ok(PipeSink {
+        lines: has_lines.then(|| fizzbuzz::plain(prefix)),
         way,
         to,
         len: length(rung.buffer_bytes)?,
@@ -137,6 +172,13 @@ impl PipeSink {
                 waiter.run((pipe.as_fd(), PollFlags::IN), |_| ring.read(pipe.as_fd(), into))
             }
             SinkWay::Splice { pipe, moves } => splice(pipe, &mut self.to, len, *moves, waiter),
+            SinkWay::Meter { pipe, is_begun } if *is_begun => {
+                waiter.count(|| meter(pipe, &self.to, most))
+            }
+            SinkWay::Meter { pipe, is_begun } => {
+                *is_begun = true;
+                splice(pipe, &mut self.to, len, false, waiter)
+            }
         }
         .map_err(failed(self.way.call()))
     }
@@ -147,8 +189,20 @@ impl PipeSink {
             SinkWay::Read { buffer, .. }
             | SinkWay::Out { buffer, .. }
             | SinkWay::Ring { buffer, .. } => &buffer.as_slice()[..len],
-            SinkWay::Splice { .. } => &[],
+            SinkWay::Splice { .. } | SinkWay::Meter { .. } => &[],
         }
+    }
+
+    /// Whether the `len` bytes that were taken last are those that belong at `offset`.
+    fn is_whole(&self, len: usize, offset: usize, period: Option<u64>) -> bool {
+        let bytes = self.bytes(len);
+        let Some(lines) = &self.lines else {
+            return sequence::is_whole(bytes, offset as u64, period);
+        };
+        let expected = lines.get(offset..).unwrap_or_default();
+        let (compared, rest) = bytes.split_at(expected.len().min(len));
+        black_box(sum(rest));
+        expected.starts_with(compared)
     }
 
     /// Forwards the bytes that were taken last, where taking them has not done it.
@@ -157,7 +211,7 @@ impl PipeSink {
             SinkWay::Read { buffer, .. }
             | SinkWay::Out { buffer, .. }
             | SinkWay::Ring { buffer, .. } => &buffer.as_slice()[..len],
-            SinkWay::Splice { .. } => return Ok(()),
+            SinkWay::Splice { .. } | SinkWay::Meter { .. } => return Ok(()),
         };
         let written = match &mut self.to {
             SinkTarget::Nowhere | SinkTarget::Null(_) => return Ok(()),
@@ -205,6 +259,13 @@ fn splice(
     }
 }
 
+/// All of `bytes` bytes by the copy engine, as `pagewise meter` runs it.
+fn meter(pipe: &OwnedFd, to: &SinkTarget, bytes: usize) -> Result<usize, Errno> {
+    let SinkTarget::Null(null) = to else { return Err(Errno::BADF) };
+    let job = CopyJob::new(pipe, null).live().limit(bytes as u64);
+    job.run().map(|done| done.bytes as usize).map_err(|error| error.errno)
+}
+
 fn flags(nonblocking: bool, moves: bool) -> SpliceFlags {
     let mut flags = SpliceFlags::empty();
     flags.set(SpliceFlags::NONBLOCK, nonblocking);
@@ -218,7 +279,7 @@ impl SinkWay {
             Self::Read { .. } => "read",
             Self::Out { .. } => "vmsplice",
             Self::Ring { .. } => "io_uring read",
-            Self::Splice { .. } => "splice",
+            Self::Splice { .. } | Self::Meter { .. } => "splice",
         }
     }
 }
@@ -249,7 +310,7 @@ pub(super) fn run(
         }
         if touches {
             let start = clock::now();
-            whole &= sequence::is_whole(sink.bytes(fresh), (taken - fresh) as u64, period);
+            whole &= sink.is_whole(fresh, taken - fresh, period);
             own += Nanos(clock::now().0.saturating_sub(start.0));
         }
         sink.pass_on(fresh)?;

@@ -10,11 +10,12 @@ use super::waiter::{EndWaiter, HERE};
 use super::{PipeTask, failed, length, region_pages};
 use crate::bench::pipe::sequence;
 use crate::error::PriceError;
+use crate::kernels::fizzbuzz::FizzBuzzWriter;
 use crate::kernels::lend::WriteEnd;
 use crate::kernels::ring::IoUringQueue;
 use pagewise_kernel::region::MemoryRegion;
 use pagewise_kernel::{SysError, clock, page_size, pipe};
-use pagewise_lanes::buffer::{self, Dropped, Frozen, SendWay};
+use pagewise_lanes::buffer::{self, Dropped, Frozen, SendError, SendWay};
 use pagewise_lanes::pipe as pipe_end;
 use pagewise_model::bench::pipe::{
     PipeConsumption, PipeRung, RungBuffers, RungPages, RungWait, RungWriter,
@@ -57,6 +58,7 @@ enum SourceWay {
     Frozen { pipe: OwnedFd, content: Frozen },
     Seed { pipe: OwnedFd, seed: SeedPipe },
     Dropped { end: pipe_end::Writer, content: Dropped },
+    FizzBuzz(FizzBuzzWriter),
 }
 
 /// Prepares what the task needs.
@@ -66,7 +68,8 @@ pub(in crate::bench::pipe) fn prepare(
 ) -> Result<PipeSource, PriceError> {
     let rung = &task.rung;
     let busy = matches!(rung.wait, RungWait::Busy | RungWait::BusyPoll);
-    if busy && rung.writer != RungWriter::GiveDropped {
+    let is_lane = matches!(rung.writer, RungWriter::GiveDropped | RungWriter::FizzBuzz);
+    if busy && !is_lane {
         never_sleep(&pipe)?;
     }
     let (way, len) = choose(pipe, rung)?;
@@ -115,10 +118,13 @@ fn choose(pipe: OwnedFd, rung: &PipeRung) -> Result<(SourceWay, usize), PriceErr
         RungWriter::GiveDropped => {
             let pages = lane_pages(rung)?;
             let content = Dropped::new(len, pages).map_err(failed("mmap"))?;
-            let end =
-                pipe_end::PipeOptions::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
-            let end = end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))?;
-            (SourceWay::Dropped { end, content }, len)
+            (SourceWay::Dropped { end: lane_end(pipe, rung)?, content }, len)
+        }
+        RungWriter::FizzBuzz => {
+            let lines = FizzBuzzWriter::new(lane_end(pipe, rung)?);
+            let lines = lines.map_err(|e| SysError::new("mmap", "a region for lines", e))?;
+            // One turn: the lines never repeat.
+            (SourceWay::FizzBuzz(lines), usize::MAX)
         }
     })
 }
@@ -157,6 +163,12 @@ fn lane_pages(rung: &PipeRung) -> Result<buffer::BufferPages, PriceError> {
         RungPages::Huge => Ok(buffer::BufferPages::Huge),
         RungPages::HugeTlb => refuse("the library does not use pages of the reserved pool"),
     }
+}
+
+/// The library's end of a pipe that keeps its size.
+fn lane_end(pipe: OwnedFd, rung: &PipeRung) -> Result<pipe_end::Writer, SysError> {
+    let end = pipe_end::PipeOptions::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
+    end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))
 }
 
 /// How an end waits, as the library names it. Its ends poll by themselves if they must.
@@ -252,6 +264,10 @@ impl PipeSource {
             SourceWay::Dropped { end: writer, content } => {
                 waiter.count(|| give_away(content, writer, end - at))
             }
+            SourceWay::FizzBuzz(lines) => {
+                let given = waiter.count(|| lines.write_first((end - at) as u64));
+                given.map_err(|error| errno(&error)).map(|()| end - at)
+            }
         };
         let bytes = given.map_err(failed(self.way.call()))?;
         self.at += bytes;
@@ -262,6 +278,7 @@ impl PipeSource {
     pub(in crate::bench::pipe) fn waits(&self) -> pipe_end::WaitCounts {
         match &self.way {
             SourceWay::Dropped { end, .. } => end.waits(),
+            SourceWay::FizzBuzz(lines) => lines.waits(),
             _ => pipe_end::WaitCounts::default(),
         }
     }
@@ -293,6 +310,7 @@ impl PipeSource {
                 Fact::missing("the kernel's own pages, which it does not show")
             }
             SourceWay::Dropped { content, .. } => of_lane(content.page_size()),
+            SourceWay::FizzBuzz(lines) => of_lane(lines.page_size()),
         }
     }
 
@@ -320,7 +338,7 @@ impl PipeSource {
                 let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
                 sequence::fill(&mut space[..len], offset);
             }
-            SourceWay::Frozen { .. } | SourceWay::Seed { .. } => {}
+            SourceWay::Frozen { .. } | SourceWay::Seed { .. } | SourceWay::FizzBuzz(_) => {}
         }
         Ok(())
     }
@@ -343,7 +361,7 @@ impl SourceWay {
         match self {
             Self::Copy { .. } => "write",
             Self::Ring { .. } => "io_uring write",
-            Self::Lend { .. } | Self::Dropped { .. } => "vmsplice",
+            Self::Lend { .. } | Self::Dropped { .. } | Self::FizzBuzz(_) => "vmsplice",
             Self::Frozen { .. } | Self::Seed { .. } => "splice",
         }
     }
@@ -411,6 +429,12 @@ fn give_away(
         Ok(SendWay::Copied) => Err(Errno::OPNOTSUPP),
         Err(error) => Err(error.errno),
     }
+}
+
+/// The error of a call behind one of std.
+fn errno(error: &std::io::Error) -> Errno {
+    let sent = error.get_ref().and_then(|inner| inner.downcast_ref::<SendError>());
+    sent.map_or(Errno::IO, |sent| sent.errno)
 }
 
 /// The bytes of a turn: of one buffer its halves, of two each.

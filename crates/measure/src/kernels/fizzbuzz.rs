@@ -1,4 +1,4 @@
-//! FizzBuzz at the speed of a pipe: `fizzbuzz [LAST] | pagewise meter > /dev/null`.
+//! FizzBuzz at the speed of a pipe: a producer of new bytes (`pagewise bench pipe --producer fizzbuzz`).
 //!
 //! The lines of 3000 numbers, a cycle, repeat: which are words, and the last three digits of those
 //! that are not (3000 is the least common multiple of 15 and 1000). Only the digits before those
@@ -7,15 +7,11 @@
 //! places with zeroes between. A block of output is one or the other, sixty-four bytes at a time. It is
 //! written over a region of huge pages, which are given to the pipe. Those that the reader has let go come
 //! back; if it still holds one, the kernel copies that page first: no byte changes that a reader may see.
-//! Taking them back costs less the fewer mappings a process has, so the fastest build is static
-//! (`bench/accept/pipes/fizzbuzz/run --help`).
-
-#![allow(unsafe_code, reason = "a function for processors with AVX2, called where they have it")]
+//! Taking them back costs less the fewer mappings a process has.
 
 use pagewise_lanes::buffer::{BufferPages, Dropped};
-use pagewise_lanes::pipe::Writer;
-use std::error::Error;
-use std::io::{self, ErrorKind, Write};
+use pagewise_lanes::pipe::{WaitCounts, Writer};
+use std::io::{self, Write};
 
 /// Numbers in a cycle, and how many share their leading digits.
 const CYCLE: u64 = 3_000;
@@ -259,29 +255,58 @@ trait Output {
     fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> io::Result<()>;
 }
 
-/// A pipe that is given a region piece by piece.
-struct Given {
+/// The lines from 1 on, given to a pipe piece by piece from one region.
+#[derive(Debug)]
+pub(crate) struct FizzBuzzWriter {
     writer: Writer,
     region: Dropped,
     /// Bytes of the region that hold lines of this round.
     at: usize,
     /// The last of these, which were not given yet.
     held: usize,
+    /// Bytes still to give.
+    left: u64,
 }
 
-impl Given {
-    fn new(writer: Writer, region: Dropped) -> Self {
-        Self { writer, region, at: 0, held: 0 }
+impl FizzBuzzWriter {
+    /// A writer on huge pages if there are any.
+    pub(crate) fn new(writer: Writer) -> io::Result<Self> {
+        Ok(Self::with_region(writer, Dropped::returning(REGION, BufferPages::Huge)?))
     }
 
+    fn with_region(writer: Writer, region: Dropped) -> Self {
+        Self { writer, region, at: 0, held: 0, left: 0 }
+    }
+
+    /// Gives the first `bytes` bytes of all lines.
+    pub(crate) fn write_first(&mut self, bytes: u64) -> io::Result<()> {
+        self.left = bytes;
+        match fizzbuzz(u64::MAX, self) {
+            Err(_) if self.left == 0 => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(crate) fn waits(&self) -> WaitCounts {
+        self.writer.waits()
+    }
+
+    /// Page size of the region.
+    pub(crate) fn page_size(&self) -> io::Result<usize> {
+        self.region.page_size()
+    }
+
+    /// Gives `len` bytes. An error when that was the last of them.
     fn give(&mut self, len: usize) -> io::Result<()> {
-        self.writer.give(&mut self.region, len)?;
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        self.writer.give(&mut self.region, len.min(most))?;
         self.held -= len;
-        Ok(())
+        self.left -= len.min(most) as u64;
+        if self.left > 0 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 }
 
-impl Output for Given {
+impl Output for FizzBuzzWriter {
     fn lines(&mut self, lines: &[u8]) -> io::Result<()> {
         for some in lines.chunks(self.region.capacity()) {
             self.fill(some.len(), |place| place.copy_from_slice(some))?;
@@ -297,22 +322,30 @@ impl Output for Given {
         }
         fill(&mut self.region.as_mut_slice()[self.held..][..len]);
         (self.at, self.held) = (self.at + len, self.held + len);
-        match self.held >= PIECE {
-            true => self.give(self.held - self.at % PAGE),
-            false => Ok(()),
+        match self.held {
+            held if held as u64 >= self.left => self.give(held),
+            held if held >= PIECE => self.give(held - self.at % PAGE),
+            _ => Ok(()),
         }
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let last: u64 = std::env::args().nth(1).map_or(Ok(u64::MAX - 1), |word| word.parse())?;
-    let region = Dropped::returning(REGION, BufferPages::Huge)?;
-    let mut output = Given::new(Writer::stdout()?, region);
-    match fizzbuzz(last.saturating_add(1), &mut output).and_then(|()| output.give(output.held)) {
-        // Whoever reads has had enough, as with yes(1).
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        ended => Ok(ended?),
+/// The first `len` bytes of all lines, each formatted by itself: what the others are compared with.
+pub(crate) fn plain(len: usize) -> Vec<u8> {
+    let mut lines = String::with_capacity(len + 32);
+    for number in 1_u64.. {
+        if lines.len() >= len {
+            break;
+        }
+        match (number % 3, number % 5) {
+            (0, 0) => lines.push_str("FizzBuzz\n"),
+            (0, _) => lines.push_str("Fizz\n"),
+            (_, 0) => lines.push_str("Buzz\n"),
+            _ => lines.push_str(&format!("{number}\n")),
+        }
     }
+    lines.truncate(len);
+    lines.into_bytes()
 }
 
 #[cfg(test)]
@@ -333,37 +366,38 @@ mod tests {
         }
     }
 
-    /// The lines as they are told to a child.
-    fn simply(end: u64) -> String {
-        (1..end)
-            .map(|number| match () {
-                () if number % 15 == 0 => String::from("FizzBuzz\n"),
-                () if number % 5 == 0 => String::from("Buzz\n"),
-                () if number % 3 == 0 => String::from("Fizz\n"),
-                () => format!("{number}\n"),
-            })
-            .collect()
+    /// The lines up to and without `end`.
+    fn simply(end: u64) -> Vec<u8> {
+        let digits = |number: u64| number.to_string().len() as u64 + 1;
+        let len = (1..end).map(|n| match (n % 3, n % 5) {
+            (0, 0) => 9,
+            (0, _) | (_, 0) => 5,
+            _ => digits(n),
+        });
+        plain(len.sum::<u64>() as usize)
     }
 
     #[test]
     fn a_hundred_thousand_lines_and_more() {
         let mut lines = Vec::new();
         fizzbuzz(123_457, &mut lines).unwrap();
-        assert!(lines == simply(123_457).as_bytes());
+        assert!(lines == simply(123_457));
     }
 
     #[test]
     fn rounds_of_a_region_are_the_same_lines() {
-        let (mut reader, writer) = io::pipe().unwrap();
-        let writing = std::thread::spawn(move || {
-            let region = Dropped::returning(96 * 1024, BufferPages::Base).unwrap();
-            let mut output = Given::new(Writer::new(writer).unwrap(), region);
-            fizzbuzz(400_001, &mut output).and_then(|()| output.give(output.held)).unwrap();
-        });
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
-        writing.join().unwrap();
-        assert!(text == simply(400_001));
+        for bytes in [1, 4096, 98_303, 98_304, 2_345_678] {
+            let (mut reader, writer) = io::pipe().unwrap();
+            let writing = std::thread::spawn(move || {
+                let region = Dropped::returning(96 * 1024, BufferPages::Base).unwrap();
+                let mut lines = FizzBuzzWriter::with_region(Writer::new(writer).unwrap(), region);
+                lines.write_first(bytes).unwrap();
+            });
+            let mut text = Vec::new();
+            reader.read_to_end(&mut text).unwrap();
+            writing.join().unwrap();
+            assert!(text == plain(bytes as usize), "{bytes}");
+        }
     }
 
     #[test]
@@ -371,7 +405,7 @@ mod tests {
         for end in [1, 2, 15, 16, 999, 1_000, 2_999, 3_000, 3_001, 9_999, 10_000, 12_000, 12_001] {
             let mut lines = Vec::new();
             fizzbuzz(end, &mut lines).unwrap();
-            assert!(lines == simply(end).as_bytes(), "{end}");
+            assert!(lines == simply(end), "{end}");
         }
     }
 
