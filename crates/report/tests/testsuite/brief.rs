@@ -253,9 +253,9 @@ proptest! {
         let arms = arms.iter().enumerate().map(|(at, (ratio, spread, runs, word))| {
             let found = effect(*ratio, ratio * (-spread).exp(), ratio * spread.exp());
             let word = match WORDS[*word] {
-                // A verdict's word needs matching evidence.
-                VerdictWord::Keep if found.ratio_high >= 1.0 => VerdictWord::CannotTell,
-                VerdictWord::Slower if found.ratio_low <= 1.0 => VerdictWord::CannotTell,
+                // A verdict's word needs an interval that shows it, with figures of 0.1%.
+                VerdictWord::Keep if found.ratio_high > 0.999 => VerdictWord::CannotTell,
+                VerdictWord::Slower if found.ratio_low < 1.001 => VerdictWord::CannotTell,
                 word => word,
             };
             let found = (*runs > 0).then_some(ArmEffect { runs: *runs, ..found });
