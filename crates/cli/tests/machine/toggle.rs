@@ -153,7 +153,7 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     let Some(place) = place() else { return };
     let service = service(&place, "--heap 64 --cost 300");
     let before = service.settings();
-    let more = ["--live", "--budget", "20s", "--seed", "5", "--guard", "errors=0"];
+    let more = ["--live", "--budget", "45s", "--seed", "5", "--guard", "errors=0"];
     let Some(done) = experiment(|| session(&place, &service, 1000, &more)) else { return };
     assert!(!service.is_changed(&before), "{:?} was {before:?}", service.settings());
     assert!(helpers(&place).is_empty());
