@@ -14,7 +14,7 @@ pub struct TouchedFile {
     pub pages: u64,
     /// Number of those that hold code.
     pub code_pages: u64,
-    /// Number of windows of fault-around with pages that are not written, as the mean over all addresses at which
+    /// Number of windows of fault-around with pages that are only read, as the mean over all addresses at which
     /// the program may be loaded.
     pub windows: f64,
     /// The file with other page sizes: the base page first, then larger ones.
@@ -38,7 +38,7 @@ pub struct BuildSeen {
     pub faults: Vec<u64>,
     /// Number of those on the program's file.
     pub file_faults: Vec<u64>,
-    /// Time compared with the first build; absent if it was not measured.
+    /// CPU time compared with the first build; absent if it was not measured.
     pub time: Option<ArmVerdict>,
 }
 

@@ -21,5 +21,5 @@ pub use merge::{WorkloadCalls, merge};
 pub use names::stem;
 pub use pack::{AlignedSize, measure, pack};
 pub use predict::{CountFaults, ProgramBuild, best, forecast};
-pub use touched::{ImagePage, touched_file};
+pub use touched::{ImageFault, touched_file};
 pub use variants::{BuildOptions, BuildVariation, compiles};

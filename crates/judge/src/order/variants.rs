@@ -32,14 +32,15 @@ pub enum BuildVariation {
 impl BuildVariation {
     #[must_use]
     pub fn options(self) -> BuildOptions {
-        let linker = |option: &str| BuildOptions::sections(vec![format!("-Wl,{option}")]);
+        let sections = |option: &str| BuildOptions::sections(vec![format!("-Wl,{option}")]);
+        let layout = |word: &str| BuildOptions::linking(vec![format!("-Wl,-z,{word}")]);
         match self {
             Self::Small => BuildOptions { compile: vec!["-Os"], link: Vec::new() },
-            Self::CollectSections => linker("--gc-sections"),
-            Self::FoldSafely => linker("--icf=safe"),
-            Self::FoldAll => linker("--icf=all"),
-            Self::SeparateCode => linker("-z,separate-code"),
-            Self::JoinedCode => linker("-z,noseparate-code"),
+            Self::CollectSections => sections("--gc-sections"),
+            Self::FoldSafely => sections("--icf=safe"),
+            Self::FoldAll => sections("--icf=all"),
+            Self::SeparateCode => layout("separate-code"),
+            Self::JoinedCode => layout("noseparate-code"),
         }
     }
 }

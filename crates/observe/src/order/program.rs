@@ -63,18 +63,16 @@ pub fn read_linked(path: &Path) -> Result<(String, Bytes), ObjectError> {
         String::from_utf8_lossy(data.unwrap_or_default()).into_owned()
     };
     let (comment, note) = (text(".comment"), text(".note.gnu.gold-version"));
-    let comments = comment
-        .split('\0')
-        .filter_map(|one| one.strip_prefix("Linker: ").or_else(|| named_mold(one)));
+    // What follows the version in brackets is its source.
+    let name = |one: &str| {
+        let name = one.strip_prefix("Linker: ").or(one.starts_with("mold ").then_some(one))?;
+        name.split(" (").next().map(str::to_owned)
+    };
+    let comments = comment.split('\0').filter_map(name);
     // The note holds the name GNU, then the version.
-    let gold = note.split('\0').find(|one| one.starts_with("gold"));
-    let linker = comments.chain(gold).next().unwrap_or(GNU_LD).to_owned();
+    let gold = note.split('\0').find(|one| one.starts_with("gold")).map(str::to_owned);
+    let linker = comments.chain(gold).next().unwrap_or_else(|| GNU_LD.to_owned());
     Ok((linker, Bytes(code.map(|section| section.size()).sum())))
-}
-
-/// mold's entry, without what follows its version.
-fn named_mold(comment: &str) -> Option<&str> {
-    comment.starts_with("mold ").then(|| comment.split(" (").next().unwrap_or(comment))
 }
 
 pub(super) fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {

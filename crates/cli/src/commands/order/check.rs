@@ -11,6 +11,7 @@ use pagewise_model::fault::MappingKind;
 use pagewise_model::pieces::{OrderCheck, OrderConformance, OrderUnit, StartSeen};
 use pagewise_model::run::{RunKind, SavedRun};
 use pagewise_model::spec::OwnArm;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::order::{StartError, resident_code};
 use pagewise_report::order::{check_map, check_page, check_section};
@@ -67,7 +68,13 @@ fn compare(
         true => (super::run_of(RunKind::Ab, &command), None),
         false => {
             let after = OwnArm { name: "after".to_owned(), command: other };
-            let (run, end) = starts::race(&args.starts, ("before", command), vec![after], false)?;
+            let (run, end) = starts::race(
+                &args.starts,
+                ("before", command),
+                vec![after],
+                ComparedQuantity::Time,
+                false,
+            )?;
             if let Some(stop) = end {
                 return Err(experiment::failure(&stop));
             }

@@ -9,6 +9,7 @@ use pagewise_model::fault::{FaultPlace, PageFault};
 use pagewise_model::run::SavedRun;
 use pagewise_model::spec::OwnArm;
 use pagewise_model::text::LoadSegment;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::usage::ProgramEnd;
 use pagewise_observe::text::ElfFile;
 use pagewise_tracee::launch::{ProgramLaunch, StdinSource};
@@ -79,12 +80,13 @@ pub(super) fn check_command(words: &[OsString]) -> Result<(), CommandFailure> {
     }
 }
 
-/// Races the `others` against the first command, by the protocol of experiments. `fails` accepts a program that
+/// Races the `others` against the first command by `quantity`, by the protocol of experiments. `fails` accepts a program that
 /// always fails in the same way.
 pub(super) fn race(
     args: &BuildStartArgs,
     (name, first): (&str, Vec<OsString>),
     others: Vec<OwnArm>,
+    quantity: ComparedQuantity,
     fails: bool,
 ) -> Result<(SavedRun, Option<SessionStop>), CommandFailure> {
     let options = ExperimentArgs {
@@ -97,6 +99,7 @@ pub(super) fn race(
     };
     let mut request = experiment::request(&options, first, false)?;
     request.spec.own_arms = others;
+    request.spec.quantity = quantity;
     let _lock = experiment::lock(args.patience)?;
     ab::race(&request, name, RaceGoal::Difference, args.quiet)
 }

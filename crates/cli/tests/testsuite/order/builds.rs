@@ -81,6 +81,27 @@ fn a_link_takes_an_order_and_the_options_of_the_linker_only() {
     assert!(last.command.iter().any(|word| word == "-Wl,--gc-sections"), "{last:?}");
 }
 
+#[test]
+fn linkers_are_named_by_the_file() {
+    let (_turn, place) = (only_turn(), Place::new());
+    let Some(_) = objects(&place, &[]) else { return };
+    let source = source("twins.c");
+    let names = ["bfd", "gold", "lld", "mold"];
+    let mut words = names.iter().flat_map(|name| ["--name", name]).collect::<Vec<_>>();
+    let choices = names.map(|name| format!("-fuse-ld={name}"));
+    for (at, choice) in choices.iter().enumerate() {
+        words.extend([if at == 0 { "--" } else { "---" }, "cc", choice, &source, "-o", "{out}"]);
+    }
+    words.extend(["---", "{}"]);
+    let Some(all) = counted(&place, &words) else { return };
+    for (name, want) in names.into_iter().zip(["GNU ld", "gold", "LLD", "mold"]) {
+        match find(&all, name) {
+            Some(seen) => assert!(seen.linker.contains(want), "{name}: {}", seen.linker),
+            None => println!("SKIP linker {name}: not installed"),
+        }
+    }
+}
+
 fn refused(place: &Place, words: &[&str], why: &str) {
     let done = order(place, &[&["builds", "--no-time", "--runs", "1"], words].concat());
     assert_eq!(done.status.code(), Some(2), "{}", said(&done.stderr));

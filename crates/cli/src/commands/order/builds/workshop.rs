@@ -6,10 +6,11 @@ use crate::commands::order::starts::{BuildStarts, race};
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{experiment, signals};
 use crate::failure::{CommandFailure, UNFIT};
-use pagewise_judge::order::{ImagePage, touched_file};
+use pagewise_judge::order::{ImageFault, touched_file};
 use pagewise_model::builds::{BuildComparison, BuildSeen, NamedBuild};
-use pagewise_model::fault::MappingKind;
+use pagewise_model::fault::{AccessKind, MappingKind};
 use pagewise_model::spec::OwnArm;
+use pagewise_model::trial::ComparedQuantity;
 use pagewise_model::usage::ProgramEnd;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::order::read_linked;
@@ -47,6 +48,8 @@ impl<'a> BuildWorkshop<'a> {
         args: &'a BuildStartArgs,
         command: Vec<OsString>,
     ) -> Result<Self, CommandFailure> {
+        // Refused before anything is built.
+        experiment::input(args.input.as_deref(), false)?;
         let stop = signals::stop_flag()?;
         let scratch = ScratchDir::create(&std::env::temp_dir()).map_err(|error| {
             CommandFailure::usage(format!("cannot make a scratch directory: {error}"))
@@ -214,12 +217,15 @@ impl<'a> BuildWorkshop<'a> {
             return Ok(());
         }
         let OwnArm { name, command } = arms.remove(0);
-        let (run, end) = race(self.args, (&name, command), arms, fails)?;
+        let (run, end) = race(self.args, (&name, command), arms, ComparedQuantity::Cpu, fails)?;
         let unlike = run.output_checks.iter().filter(|check| !check.equal);
         to.notes
             .extend(unlike.map(|one| format!("{} writes another output than {name}.", one.arm)));
         if let Some(experiment) = &run.experiment {
             to.quantity = experiment.compared();
+            let in_turn = experiment.in_turn_because.iter();
+            to.notes
+                .extend(in_turn.map(|why| format!("Timed runs were made one at a time: {why}.")));
             for verdict in &experiment.verdicts {
                 let mut builds = self.made.iter_mut().map(|build| &mut build.named);
                 if let Some(NamedBuild { seen: Fact::Known(seen), .. }) =
@@ -251,16 +257,20 @@ impl MadeBuild {
 
 /// Records one start with a fault for each page, of the process that ran the program first.
 fn touch(starts: &BuildStarts, seen: &mut BuildSeen) -> Result<ProgramEnd, CommandFailure> {
-    let (mut pages, mut first) = (Vec::new(), None);
+    let (mut faults, mut first) = (Vec::new(), None);
     let ended = starts.record(true, |place, fault| {
         let Some(place) = place else { return };
         if *first.get_or_insert(fault.pid) == fault.pid {
-            let is_code = place.kind == MappingKind::Code;
-            let (address, offset) = (fault.page_address, fault.offset_bytes);
-            pages.push(ImagePage { address, offset, is_code });
+            faults.push(ImageFault {
+                address: fault.page_address,
+                offset: fault.offset_bytes,
+                is_code: place.kind == MappingKind::Code,
+                is_write: (fault.access != AccessKind::Unknown)
+                    .then_some(fault.access == AccessKind::Write),
+            });
         }
     })?;
-    seen.touched = touched_file(&starts.segments, &pages);
+    seen.touched = touched_file(&starts.segments, &faults);
     Ok(ended)
 }
 
