@@ -99,4 +99,23 @@ mod tests {
         assert_eq!(segments, [(0xc1, 3, 4096, 7, false), (0x41, 4, 8192, 8, true)]);
         assert!(keys(&named("c", 0, 9), &files, &table).segments.is_empty());
     }
+
+    #[test]
+    fn a_segment_with_a_key_of_the_c_library_is_found() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = std::ffi::CString::new(file.path().as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: the path is a string that lives through the call.
+        let key = unsafe { libc::ftok(path.as_ptr(), 0xc1) };
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | 0o600;
+        // SAFETY: a new segment, which nothing attaches to.
+        let id = unsafe { libc::shmget(key, 4096, flags) };
+        let found = ftok_keys(&[file.path().to_owned()]);
+        // SAFETY: removes the segment that was just made.
+        let removed = unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+        assert!(id >= 0 && removed == 0, "{id} {removed}");
+        let [segment] = &found.unwrap()[0].segments[..] else { panic!("one segment") };
+        assert_eq!((segment.id, segment.key), (i64::from(id), key.cast_unsigned()));
+        assert_eq!((segment.creator_pid, segment.is_of_other), (crate::proc::own_pid(), false));
+        assert!(ftok_keys(&[PathBuf::from("/nonexistent")]).is_err());
+    }
 }

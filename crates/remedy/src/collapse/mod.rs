@@ -37,6 +37,10 @@ use std::time::Duration;
 /// Attempts to split a huge page: the kernel does not split one that is still in a CPU's batch for its lists.
 const SPLITS: usize = 20;
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
+/// If this many slots of a file are refused and none was taken, the others are not tried.
+const HOPELESS: u64 = 2;
+/// EPERM beside text that needs fewer rights.
+const UNPERMITTED: &str = "the kernel collapses it only for root or with CAP_SYS_NICE";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollapseOptions {
@@ -78,7 +82,8 @@ pub fn run(pid: i32, options: CollapseOptions) -> Result<CollapsedProcess, Colla
     let change = |part: &CollapsibleText| match options.way {
         CollapseWay::Split => part.split(&means),
         CollapseWay::Reread if part.path.is_some() => part.reread(&mut means),
-        CollapseWay::Reread | CollapseWay::InPlace => part.collapse(&means.subject),
+        CollapseWay::Reread => part.collapse_if_permitted(&means.subject),
+        CollapseWay::InPlace => part.collapse(&means.subject),
     };
     let tried = before.0.iter().map(change).collect::<Result<Vec<_>, _>>()?;
     let took_ns = Nanos(clock::now().0.saturating_sub(start.0));
@@ -199,22 +204,41 @@ impl CollapsibleText {
         Ok(tried)
     }
 
+    /// The same, except that a missing right is a reason and not a failure.
+    fn collapse_if_permitted(
+        &self,
+        subject: &CollapseTarget,
+    ) -> Result<CollapseAttempts, SysError> {
+        self.collapse(subject).or_else(|error| match error.source.kind() {
+            ErrorKind::PermissionDenied => {
+                let mut tried = CollapseAttempts::default();
+                self.slots().for_each(|_| tried.add(Some(UNPERMITTED.to_owned())));
+                Ok(tried)
+            }
+            _ => Err(error),
+        })
+    }
+
     /// Reads each slot of a file again. The kernel collapses files in memory.
     fn reread(&self, means: &mut CollapseMeans) -> Result<CollapseAttempts, SysError> {
         let mut tried = CollapseAttempts::default();
         let Some(first) = self.slots().next() else { return Ok(tried) };
         let file = means.rereader.open(first);
         if file.as_ref().is_ok_and(|file| file.is_in_memory) {
-            return self.collapse(&means.subject);
+            return self.collapse_if_permitted(&means.subject);
         }
         for slot in self.slots() {
             let is_huge = self
                 .pieces()
                 .any(|piece| piece.address == slot && piece.standing == HugeStanding::PageTable);
-            tried.add(match &file {
-                Ok(file) => means.rereader.reread(file, slot, is_huge)?,
-                Err(why) => Some(why.clone()),
-            });
+            let hopeless = tried.slots >= HOPELESS && tried.are_all_refused();
+            let last = tried.refused.keys().next().filter(|_| hopeless).cloned();
+            let refused = match (&file, last) {
+                (Err(why), _) => Some(why.clone()),
+                (Ok(_), Some(why)) => Some(why),
+                (Ok(file), None) => means.rereader.reread(file, slot, is_huge)?,
+            };
+            tried.add(refused);
         }
         Ok(tried)
     }
@@ -266,6 +290,10 @@ struct CollapseAttempts {
 }
 
 impl CollapseAttempts {
+    fn are_all_refused(&self) -> bool {
+        self.refused.values().sum::<u64>() == self.slots
+    }
+
     fn add(&mut self, refused: Option<String>) {
         self.slots += 1;
         if let Some(why) = refused {
