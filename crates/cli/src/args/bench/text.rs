@@ -27,8 +27,8 @@ Examples:
   pagewise bench text -- g++ -O2 -c -o /dev/null big.cpp
   pagewise bench text --pairs 40 --input data.json -- node job.js
   pagewise bench text --files /opt/db/bin/postgres --rerun-safe -- ./load.sh
-  pagewise bench text --clients 1,25%,50%,100% --budget 10m \
-      --serve 'redis-server --port {port} --save \"\"' --ready tcp:{port} \
+  pagewise bench text --clients 1,25%,50%,100% --budget 10m \\
+      --serve 'redis-server --port {port} --save \"\"' --ready tcp:{port} \\
       --load 'redis-benchmark -p {port} -t get -n 50000 -c {clients} --csv'
   pagewise bench text --jobs 1,100% --disturb -- node job.js
 
