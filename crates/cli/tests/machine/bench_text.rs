@@ -143,18 +143,16 @@ fn servers_are_loaded_by_numbers_of_clients() {
         command.args(["--warmup=1s", "--budget=1s"]);
         command
     };
-    let in_turn = ["--clients=3,1,3", "--disturb", "--json"];
+    let in_turn = ["--clients=3,1,3", "--in-turn", "--disturb", "--json"];
     let Some(done) = throughput(|| session(&in_turn)) else { return };
     let sizes: Vec<(u32, bool)> = done.points.iter().map(|one| (one.size, one.disturbed)).collect();
     assert_eq!(sizes, [(1, false), (3, false), (1, true), (3, true)]);
     assert!(done.points.iter().all(|point| point.pairs.len() == 2), "{done:?}");
     if done.cpus > 1 {
-        let Some(duet) = throughput(|| session(&["--clients=100%", "--duet", "--json"])) else {
-            return;
-        };
-        assert_eq!((duet.at_once, duet.points[0].size), (true, done.cpus / 2));
+        let Some(once) = throughput(|| session(&["--clients=100%", "--json"])) else { return };
+        assert_eq!((once.at_once, once.points[0].size), (true, done.cpus / 2));
     }
-    if let Some(stopped) = interrupt(|| session(&["--clients=1"]), "clients: 1 on") {
+    if let Some(stopped) = interrupt(|| session(&["--clients=1"]), "clients: 1, off and on") {
         assert_eq!(stopped.status.code(), Some(130), "{}", said(&stopped.stderr));
     }
     assert!(await_gone(&place), "left: {:?}", place.alive());

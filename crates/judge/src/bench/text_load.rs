@@ -131,7 +131,10 @@ fn steadiness(findings: &[TextLoadFinding]) -> Option<String> {
 /// What intervals of 3% to either side take.
 fn needed(load: &TextLoadReport, findings: &[TextLoadFinding], rounds: u32) -> Option<String> {
     let each = load.rounds_ns.0 as f64 / f64::from(rounds.max(1));
-    let budget = |rounds: f64| format!("--budget {:.0}m", (each * rounds / 60e9).ceil());
+    let budget = |rounds: f64| match (each * rounds / 60e9).ceil() {
+        minutes if minutes < 120.0 => format!("--budget {minutes:.0}m"),
+        minutes => format!("--budget {:.0}h", (minutes / 60.0).ceil()),
+    };
     let half = |one: &TextLoadFinding| {
         let (low, high) = one.rate.interval.known()?;
         Some((high / low).ln() / 2.0)

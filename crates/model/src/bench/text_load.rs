@@ -57,9 +57,9 @@ pub struct TextLoadReport {
     pub kind: TextLoadKind,
     /// The file of which both arms run a copy.
     pub program: String,
-    /// Number of CPUs that the program and its load share.
+    /// Number of CPUs that an arm and its load had.
     pub cpus: u32,
-    /// True if both servers were loaded at the same time, each on half of the CPUs.
+    /// True if both arms were loaded at the same time: servers on half of the CPUs each, jobs on all CPUs.
     pub at_once: bool,
     /// Bytes of the text of each copy.
     pub text_bytes: Bytes,

@@ -66,10 +66,11 @@ pub(crate) fn headline(load: &TextLoadReport) -> String {
 pub(crate) fn protocol(load: &TextLoadReport) -> String {
     let rounds = load.judgement.as_ref().map_or(0, |judgement| judgement.rounds);
     let rounds = counted(u64::from(rounds), "round", "rounds");
-    let how = match (load.kind, load.at_once) {
-        (TextLoadKind::Jobs, _) => "off and on in random order".to_owned(),
-        (_, false) => format!("two fresh servers in each, loaded in turn on {} CPUs", load.cpus),
-        (_, true) => format!("two fresh servers in each, at once on {} CPUs each", load.cpus),
+    let how = match load.at_once {
+        true if load.kind == TextLoadKind::Jobs => "off and on at once on all CPUs",
+        true => "fresh servers off and on, at once on half of the CPUs each",
+        false if load.kind == TextLoadKind::Jobs => "off and on in turn on all CPUs",
+        false => "fresh servers off and on, loaded in turn on all CPUs",
     };
     format!(
         "copies of {} (text fold --merge): {} of {} of text on huge pages on, {} off; {rounds}, {how} (seed {})",

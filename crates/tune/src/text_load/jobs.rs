@@ -1,7 +1,7 @@
 //! Copies of a program that run at the same time, on all CPUs.
 //!
 //! A traced look comes first: it says whether the program may run again, and whether two of it would write the same
-//! file. The rate is the sum over all copies, one run in its wall time each.
+//! file. The rate of an arm is the sum over its copies, one run in its wall time each. Arms at once share all CPUs.
 
 use super::LoadedProgram;
 use crate::at_once::ObservedProgram;
@@ -10,7 +10,9 @@ use crate::look;
 use crate::race::SessionClock;
 use crate::request::SessionRequest;
 use crate::stop::SessionStop;
-use crate::world::{ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, TracedLookPlan};
+use crate::world::{
+    ProgramArm, ProgramWorld, RunLimits, RunTiming, SessionEvent, TimedRun, TracedLookPlan,
+};
 use pagewise_kernel::keep::CacheKeeper;
 use pagewise_kernel::limits;
 use pagewise_model::bench::text_load::TextLoadWindow;
@@ -19,7 +21,7 @@ use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 
 /// Both arms of a program.
-pub(super) struct CopiesAtOnce<'a> {
+pub(super) struct CopiesOfProgram<'a> {
     world: &'a mut dyn ProgramWorld,
     arms: [ProgramArm; 2],
     limits: RunLimits,
@@ -27,7 +29,7 @@ pub(super) struct CopiesAtOnce<'a> {
     _keeper: CacheKeeper,
 }
 
-impl<'a> CopiesAtOnce<'a> {
+impl<'a> CopiesOfProgram<'a> {
     /// Looks at the program, and reads off as a plain start does.
     pub(super) fn new(
         request: &SessionRequest,
@@ -58,23 +60,22 @@ impl<'a> CopiesAtOnce<'a> {
         let arms = [plain(off), plain(on)];
         Ok((Self { world, arms, limits, _keeper: keeper }, notes))
     }
+}
 
-    /// One run of each of `size` copies, all at once.
-    fn load(&mut self, arm: usize, size: u32) -> Result<TextLoadWindow, SessionStop> {
-        let arm = &self.arms[arm];
-        // Copies wait for each other's CPUs.
-        let time = self.limits.time.map(|time| Nanos(time.0.saturating_mul(u64::from(size))));
-        let block = vec![(arm, RunLimits { time, ..self.limits }); size as usize];
-        let runs = self.world.timed_at_once(&[block], Bytes(0), true, false)?;
-        let (mut rate_per_second, mut cpu) = (0.0, 0.0);
-        for run in runs.into_iter().flatten() {
-            let usage = run?.done.usage;
-            sound(arm, &usage.ended)?;
-            rate_per_second += 1e9 / usage.wall_ns.0.max(1) as f64;
-            cpu += usage.cpu_ns().0 as f64;
-        }
-        Ok(TextLoadWindow { rate_per_second, cpu_ns: cpu / f64::from(size) })
+/// The figures of the next `size` runs, those of this arm.
+fn figures(
+    arm: &ProgramArm,
+    runs: &mut dyn Iterator<Item = Result<TimedRun, SessionStop>>,
+    size: u32,
+) -> Result<TextLoadWindow, SessionStop> {
+    let (mut rate_per_second, mut cpu) = (0.0, 0.0);
+    for run in runs.take(size as usize) {
+        let usage = run?.done.usage;
+        sound(arm, &usage.ended)?;
+        rate_per_second += 1e9 / usage.wall_ns.0.max(1) as f64;
+        cpu += usage.cpu_ns().0 as f64;
     }
+    Ok(TextLoadWindow { rate_per_second, cpu_ns: cpu / f64::from(size) })
 }
 
 /// Refuses a run that failed.
@@ -86,7 +87,7 @@ fn sound(arm: &ProgramArm, ended: &ProgramEnd) -> Result<(), SessionStop> {
     Err(SessionStop::Failed { arm, ended, said: String::new(), remove: None })
 }
 
-impl SessionClock for CopiesAtOnce<'_> {
+impl SessionClock for CopiesOfProgram<'_> {
     fn now(&self) -> Nanos {
         self.world.now()
     }
@@ -96,15 +97,20 @@ impl SessionClock for CopiesAtOnce<'_> {
     }
 }
 
-impl LoadedProgram for CopiesAtOnce<'_> {
+impl LoadedProgram for CopiesOfProgram<'_> {
     fn begin(&mut self) -> Result<(), SessionStop> {
         Ok(())
     }
 
-    fn pair(&mut self, size: u32, on_first: bool) -> Result<[TextLoadWindow; 2], SessionStop> {
-        let first = self.load(usize::from(on_first), size)?;
-        let second = self.load(usize::from(!on_first), size)?;
-        Ok(if on_first { [second, first] } else { [first, second] })
+    fn load(&mut self, arms: &[usize], size: u32) -> Result<Vec<TextLoadWindow>, SessionStop> {
+        // Copies wait for each other's CPUs.
+        let time = |time: Nanos| Nanos(time.0.saturating_mul(2 * u64::from(size)));
+        let limits = RunLimits { time: self.limits.time.map(time), ..self.limits };
+        let of_arm = |arm: &usize| vec![(&self.arms[*arm], limits); size as usize];
+        let block: Vec<(&ProgramArm, RunLimits)> = arms.iter().flat_map(of_arm).collect();
+        let runs = self.world.timed_at_once(&[block], Bytes(0), true, false)?;
+        let mut runs = runs.into_iter().flatten();
+        arms.iter().map(|arm| figures(&self.arms[*arm], &mut runs, size)).collect()
     }
 
     fn end(&mut self) {}

@@ -2,9 +2,9 @@
 //! sizes.
 //!
 //! Both arms run copies of the program's file ([`copies`]), so both are there at the same time, each with its pages.
-//! A round starts a server of each, and loads them at every size in random order. A pair of loads, off and on, lies
-//! within seconds, so what slows the machine for longer slows both. Rounds are repeated until the budget is over: two
-//! starts of one server differ for their whole life, so only further rounds narrow an interval.
+//! A round starts a server of each, and loads them at every size in random order. Both arms of a pair are loaded at
+//! once, so what slows the machine slows both, or one right after the other with all CPUs. Rounds are repeated until
+//! the budget is over: two starts of one server differ for their whole life, so only further rounds narrow an interval.
 //!
 //! Not seen: code in libraries, which both arms share as it is; programs that a script starts.
 
@@ -19,7 +19,7 @@ use crate::service::{LoadedServers, ServiceRequest};
 use crate::stop::SessionStop;
 use crate::world::ProgramWorld;
 use copies::TextCopies;
-use jobs::CopiesAtOnce;
+use jobs::CopiesOfProgram;
 use neighbour::BusyNeighbour;
 use pagewise_judge::bench::text_load::judge;
 use pagewise_judge::stats::Rng;
@@ -31,6 +31,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// Off and on, by their place among the arms.
+const ARMS: [usize; 2] = [0, 1];
 /// Pairs at a size in a round at least and at most; even, since servers at once swap halves.
 const PAIRS: (u32, u32) = (2, 8);
 /// Rounds that the budget shall have room for.
@@ -43,9 +45,9 @@ pub struct TextLoadRequest {
     pub sizes: Vec<u32>,
     /// Measure every size also beside a busy neighbour.
     pub disturb: bool,
-    /// CPUs that a program and its load share.
+    /// CPUs that an arm and its load have.
     pub cpus: u32,
-    /// Load both servers at once, each on half of the CPUs.
+    /// Load both arms at once. Servers have half of the CPUs each, and jobs share all.
     pub at_once: bool,
     pub budget: Nanos,
     pub seed: u64,
@@ -58,11 +60,11 @@ pub(crate) trait LoadedProgram: SessionClock {
     /// # Errors
     /// When an arm cannot be started.
     fn begin(&mut self) -> Result<(), SessionStop>;
-    /// A load of this size on off and on; in turn, `on_first` says which is first.
+    /// A load of this size on each of these arms at the same time; the figures in their order.
     ///
     /// # Errors
     /// When a load fails or shows no rate.
-    fn pair(&mut self, size: u32, on_first: bool) -> Result<[TextLoadWindow; 2], SessionStop>;
+    fn load(&mut self, arms: &[usize], size: u32) -> Result<Vec<TextLoadWindow>, SessionStop>;
     fn end(&mut self);
     fn tell(&mut self, text: &str);
 }
@@ -97,7 +99,7 @@ pub fn load_jobs(
     world: &mut dyn ProgramWorld,
 ) -> Result<(TextLoadReport, Vec<String>), SessionStop> {
     let copies = TextCopies::make(request, stop)?;
-    let (mut jobs, notes) = CopiesAtOnce::new(request, copies.arms(), world)?;
+    let (mut jobs, notes) = CopiesOfProgram::new(request, copies.arms(), world)?;
     Ok((measured(asked, TextLoadKind::Jobs, &copies, &mut jobs)?, notes))
 }
 
@@ -193,12 +195,35 @@ fn sizes(
         let _neighbour = disturbed.then(|| BusyNeighbour::start(asked.cpus));
         let beside = if disturbed { ", beside a busy neighbour" } else { "" };
         program.tell(&format!("round {}: {size} {}{beside}", round + 1, load.kind.into_str()));
-        for _ in 0..pairs {
-            let [off, on] = program.pair(size, rng.below(2) == 1)?;
+        for pair in 0..pairs {
+            // At once, the first arm has the first half of the CPUs.
+            let on_first = if asked.at_once { pair % 2 == 1 } else { rng.below(2) == 1 };
+            let [off, on] = both(program, size, (asked.at_once, on_first))?;
             load.points[at].pairs.push(TextLoadPair { round, off, on });
         }
     }
     Ok(())
+}
+
+/// A load on off and on, at once or in turn.
+fn both(
+    program: &mut dyn LoadedProgram,
+    size: u32,
+    (at_once, on_first): (bool, bool),
+) -> Result<[TextLoadWindow; 2], SessionStop> {
+    let mut order = ARMS;
+    if on_first {
+        order.reverse();
+    }
+    let mut seen = Vec::new();
+    for arms in order.chunks(if at_once { 2 } else { 1 }) {
+        seen.extend(program.load(arms, size)?);
+    }
+    if on_first {
+        seen.reverse();
+    }
+    let missing = |_| SessionStop::Broken("a run of the load is missing".to_owned());
+    seen.try_into().map_err(missing)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ struct Simulated {
     is_begun: bool,
     /// The size at which the load fails in the second round.
     fails_at: Option<u32>,
-    first: Vec<bool>,
+    /// The arms of each load.
+    loads: Vec<Vec<usize>>,
     told: Vec<String>,
 }
 
@@ -36,16 +37,18 @@ impl LoadedProgram for Simulated {
         Ok(())
     }
 
-    fn pair(&mut self, size: u32, on_first: bool) -> Result<[TextLoadWindow; 2], SessionStop> {
+    fn load(&mut self, arms: &[usize], size: u32) -> Result<Vec<TextLoadWindow>, SessionStop> {
         assert!(self.is_begun);
         if self.rounds == 2 && self.fails_at == Some(size) {
             return Err(SessionStop::Service("the load failed".to_owned()));
         }
-        self.first.push(on_first);
-        self.clock.set(self.now() + WINDOW + WINDOW);
-        let window = |rate: f64| TextLoadWindow { rate_per_second: rate, cpu_ns: 1e9 / rate };
-        let rate = f64::from(size) * 100.0;
-        Ok([window(rate), window(rate * 1.1)])
+        self.loads.push(arms.to_vec());
+        self.clock.set(self.now() + WINDOW);
+        let window = |arm: &usize| {
+            let rate = f64::from(size) * [100.0, 110.0][*arm];
+            TextLoadWindow { rate_per_second: rate, cpu_ns: 1e9 / rate }
+        };
+        Ok(arms.iter().map(window).collect())
     }
 
     fn end(&mut self) {
@@ -80,10 +83,23 @@ fn rounds_fill_the_budget_with_starts_and_pairs() {
     let pairs = |round: u32| load.points[0].pairs.iter().filter(|pair| pair.round == round).count();
     assert_eq!((pairs(0), pairs(1), program.rounds), (2, 4, 16));
     assert_eq!(load.rounds_ns, program.now());
-    assert!(program.first.contains(&true) && program.first.contains(&false), "in random order");
+    let first = |arm| program.loads.chunks(2).any(|pair| pair == [vec![arm], vec![1 - arm]]);
+    assert!(first(0) && first(1), "in random order: {:?}", program.loads);
     let found = judge(&load);
     let (low, high) = *found.overall.unwrap().interval.known().unwrap();
     assert!((low - 1.1).abs() < 1e-9 && (high - 1.1).abs() < 1e-9);
+}
+
+#[test]
+fn arms_at_once_swap_their_places() {
+    let mut program = Simulated::default();
+    let asked = TextLoadRequest { at_once: true, ..asked(Nanos::secs(1), false) };
+    let (load, end) = run(&mut program, &asked);
+    end.unwrap();
+    assert_eq!(program.loads, [[0, 1], [1, 0], [0, 1], [1, 0]]);
+    for pair in load.points.iter().flat_map(|point| &point.pairs) {
+        assert!((pair.on.rate_per_second / pair.off.rate_per_second - 1.1).abs() < 1e-9);
+    }
 }
 
 #[test]

@@ -44,11 +44,12 @@ and on huge pages (on: pagewise run --with text-huge). For both it reads from
 the kernel how much of the text is on huge pages, and counts misses of the iTLB
 in 1000 instructions, or estimates them from single steps of one run.
 
-With --clients, it starts two servers, on and off, and loads them in turn with
-each number of clients (see pagewise tune --serve). With --jobs, it runs numbers
-of copies of a program at once. Both arms run folded copies of the program's
-file. The ratio of throughput has a 95% interval at each size; more budget
-narrows it. --disturb adds each size beside a busy neighbour.
+With --clients, it starts two servers, on and off, and loads them at once with
+each number of clients, each server on half of the CPUs (see pagewise tune
+--serve). With --jobs, it runs as many copies of a program of each. Both arms
+run folded copies of the program's file. The ratio of throughput has a 95%
+interval at each size; more budget narrows it. --disturb adds each size beside
+a busy neighbour.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, cannot
 tell, or another experiment runs; 126 not executable; 127 not found; 130
@@ -140,7 +141,7 @@ pub(crate) struct TextLoadArgs {
     /// Measure this server, started in the foreground, under --load
     #[arg(long, value_name = "CMD", requires_all = ["ready", "load", "clients"])]
     pub(crate) serve: Option<String>,
-    /// Numbers of clients, {clients} in --load: numbers or shares of the CPUs, such as 1,25%,50%,100%
+    /// Numbers of clients, {clients} in --load: numbers or shares of a server's CPUs, such as 1,25%,50%,100%
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "serve")]
     pub(crate) clients: Vec<LoadSize>,
     /// Numbers of copies of the program that run at once
@@ -155,9 +156,9 @@ pub(crate) struct TextLoadArgs {
     /// Measure each size also beside a busy neighbour, a thread of pagewise on every second CPU
     #[arg(long, requires = "sizes")]
     pub(crate) disturb: bool,
-    /// Load both servers at once, each on half of the CPUs, which they swap: less noise
-    #[arg(long, requires = "serve")]
-    pub(crate) duet: bool,
+    /// Load off and on one after the other, with all CPUs, not at once: much more noise on a busy machine
+    #[arg(long, requires = "sizes")]
+    pub(crate) in_turn: bool,
     /// Time for the whole session [default: 5m]
     #[arg(long, value_name = "TIME", requires = "sizes")]
     pub(crate) budget: Option<Nanos>,

@@ -71,8 +71,8 @@ fn asked(
 ) -> Result<TextLoadRequest, CommandFailure> {
     let all = affinity::get(0).map_err(|error| CommandFailure::usage(error.to_string()))?;
     let all = u32::try_from(all.len()).unwrap_or(u32::MAX);
-    let at_once = args.load.duet;
-    let cpus = if at_once { (all / 2).max(1) } else { all };
+    let at_once = !args.load.in_turn && all > 1;
+    let cpus = if at_once { all / 2 } else { all };
     let sizes = once_each(sizes.iter().map(|size| size.number(cpus)).collect());
     let (disturb, budget) = (args.load.disturb, args.load.budget.unwrap_or(BUDGET));
     Ok(TextLoadRequest { sizes, disturb, cpus, at_once, budget, seed })
@@ -87,7 +87,8 @@ fn begin<'a>(
     let sizes: Vec<String> = asked.sizes.iter().map(u32::to_string).collect();
     let beside = if asked.disturb { ", also beside a busy neighbour" } else { "" };
     let (sizes, budget) = (sizes.join(", "), asked.budget);
-    session.announce(&format!("{what}: {sizes} on {} CPUs{beside}, for {budget}", asked.cpus));
+    let how = if asked.at_once { "off and on at once" } else { "off and on in turn" };
+    session.announce(&format!("{what}: {sizes}, {how}{beside}, for {budget}"));
     Ok(session)
 }
 

@@ -31,8 +31,6 @@ pub(crate) struct LoadedServers<'a> {
     load: String,
     largest: u32,
     shape: LoadShape,
-    at_once: bool,
-    pairs: u32,
     rng: Rng,
 }
 
@@ -49,7 +47,7 @@ impl<'a> LoadedServers<'a> {
         if !asked.at_once {
             stage.halves = None;
         } else if stage.halves.is_none() {
-            return Err(SessionStop::Service("--duet: there is one CPU".to_owned()));
+            return Err(SessionStop::Service("there is one CPU: add --in-turn".to_owned()));
         }
         Ok(Self {
             stage,
@@ -59,8 +57,6 @@ impl<'a> LoadedServers<'a> {
             load: request.terms.load.clone(),
             largest: asked.sizes.iter().copied().max().unwrap_or(1),
             shape: LoadShape { mode: ServiceMode::Duet, windows: 0, slot: 0 },
-            at_once: asked.at_once,
-            pairs: 0,
             rng: Rng::new(asked.seed),
         })
     }
@@ -71,12 +67,6 @@ impl<'a> LoadedServers<'a> {
 
     fn load_by(&mut self, clients: u32) {
         self.stage.terms.load = self.load.replace(CLIENTS, &clients.to_string());
-    }
-
-    /// A run of the load against the servers at these positions, at the same time.
-    fn windows(&mut self, whom: &[usize]) -> Result<Vec<TextLoadWindow>, SessionStop> {
-        let seen = self.stage.window(&mut self.acts, whom, &self.shape, self.pairs, None);
-        seen.map_err(|(_, stop)| stop)?.iter().map(figures).collect()
     }
 }
 
@@ -119,25 +109,12 @@ impl LoadedProgram for LoadedServers<'_> {
         warm.map_err(|(_, stop)| stop)
     }
 
-    fn pair(&mut self, size: u32, on_first: bool) -> Result<[TextLoadWindow; 2], SessionStop> {
+    fn load(&mut self, arms: &[usize], size: u32) -> Result<Vec<TextLoadWindow>, SessionStop> {
         self.load_by(size);
-        let (off, on) = if self.is_on_first { (1, 0) } else { (0, 1) };
-        let mut seen = if self.at_once {
-            self.windows(&[off, on])?
-        } else {
-            let order = if on_first { [on, off] } else { [off, on] };
-            let mut seen = self.windows(&order[..1])?;
-            seen.extend(self.windows(&order[1..])?);
-            if on_first {
-                seen.reverse();
-            }
-            seen
-        };
-        self.pairs += 1;
-        match (seen.pop(), seen.pop()) {
-            (Some(on), Some(off)) => Ok([off, on]),
-            _ => Err(SessionStop::Broken("a run of the load is missing".to_owned())),
-        }
+        let place = |arm: &usize| if self.is_on_first { 1 - arm } else { *arm };
+        let whom: Vec<usize> = arms.iter().map(place).collect();
+        let seen = self.stage.window(&mut self.acts, &whom, &self.shape, 0, None);
+        seen.map_err(|(_, stop)| stop)?.iter().map(figures).collect()
     }
 
     fn end(&mut self) {
