@@ -7,9 +7,9 @@
 //! interval is that of a ratio of weighted sums over them, on a logarithmic scale. The pages of the same
 //! instructions are huge ones if their numbers are divided by the number of base pages in one.
 //!
-//! Against a simulation of whole runs (`bench/accept/text/code-tlb`), 64 entries are estimated without bias;
-//! larger TLBs fill later than a burst's first half, so the estimate for them is too high. Not seen: other sets and
-//! replacement, fetches ahead of the execution, the kernel's code, and entries lost when the CPU switches.
+//! TLBs of more than 64 entries fill later than a burst's first half, so the estimate for them is too high
+//! (`bench/accept/text/code-tlb` simulates whole runs). Not seen: other sets and replacement, fetches ahead of
+//! the execution, the kernel's code, and entries lost when the CPU switches.
 
 use crate::text::PageSizePair;
 use pagewise_model::code_tlb::{
@@ -19,8 +19,7 @@ use pagewise_model::profile::StackSamples;
 use pagewise_model::{Bytes, Fact, PageSize};
 use std::collections::HashMap;
 
-/// Half the width of the interval, in standard errors. Simulated intervals then hold the truth in nine of ten
-/// cases.
+/// Half the width of the interval, in standard errors.
 const ERRORS: f64 = 2.0;
 /// Fewest bursts for an interval.
 const FEWEST: usize = 5;

@@ -69,7 +69,7 @@ pub struct SteppedCode {
     pub bursts: Vec<CodeBurst>,
 }
 
-/// Misses in a thousand instructions, with the interval in which the whole program lies in nine of ten cases.
+/// Misses in a thousand instructions, with an interval of two standard errors on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MissRate {
     pub per_1000: f64,
